@@ -1,0 +1,132 @@
+/* np.h: what the parts of the in-process runtime offer each other. wire.h has what they share with the recorder.
+ *
+ * The runtime is two binaries. The *tracker* (libnumapilot-track.so, preloaded) holds everything but the first-stage
+ * filter. The *call-outs* (libnumapilot-callouts.a, linked into instrumented programs by `numapilot cc`) hold the `__tsan_*`
+ * entry points and that filter, and reach the rest through struct np_callouts_abi, which the tracker fills in. Without the tracker
+ * (the program run by itself) the call-outs do nothing.
+ *
+ * Rules inside: no malloc, no locks that a signal handler or a forked child could find held, errno is preserved by every hook,
+ * thread-local storage is initial-exec (gated by a test), and every loss is counted.
+ */
+#ifndef NUMAPILOT_NP_H
+#define NUMAPILOT_NP_H
+
+#include "wire.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define NP_HIDDEN __attribute__((visibility("hidden")))
+#define NP_EXPORT __attribute__((visibility("default")))
+#define NP_TLS static _Thread_local __attribute__((tls_model("initial-exec")))
+#define NP_COLD __attribute__((cold, noinline))
+#define np_likely(x) __builtin_expect(!!(x), 1)
+#define np_unlikely(x) __builtin_expect(!!(x), 0)
+
+#pragma GCC visibility push(hidden)
+
+/* ---- core.c: attachment ---- */
+extern struct np_arena *np_arena; /* NULL: not recording */
+/* This thread's slot, claimed at the first call. NULL: not recording, no slot left (counted), or inside a hook of ours already. */
+struct np_slot *np_self(void);
+/* The same without claiming: NULL before the thread's first hook. */
+struct np_slot *np_self_if_live(void);
+/* Everything that must happen at most once per process image or after fork. */
+void np_attach_process(void);
+/* Real function `name` behind our interposer; never NULL for libc's own functions. */
+void *np_real(const char *name);
+
+/* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
+static inline bool np_enter(struct np_slot *slot) { if (slot->in_hook) return false; slot->in_hook = 1; return true; }
+static inline void np_leave(struct np_slot *slot) { slot->in_hook = 0; }
+
+/* ---- ring.c: records ---- */
+static inline uint64_t np_order(void) {
+#if defined(__x86_64__)
+    uint32_t lo, hi;
+    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi) : : "memory");
+    return ((uint64_t)hi << 32) | lo;
+#else
+    uint64_t value;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
+    return value;
+#endif
+}
+/* Room for `words` 8-byte words with word 0 and 1 filled in (type, value48, deltas), NULL when the record is lost (counted). Fill words 2.., then commit. */
+uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order);
+void np_commit(struct np_slot *slot, unsigned words);
+
+/* ---- stack.c, unwind.c: call stacks ---- */
+struct np_regs { uintptr_t pc, sp, fp; };
+/* Registers of the caller of the interposer in which this stands (the function is compiled with a frame pointer). */
+#define NP_CALLER_REGS() \
+    ((struct np_regs){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0) + 16, *(uintptr_t *)__builtin_frame_address(0)})
+/* Id of the stack that starts at `regs`; a new one is written to the ring first. 0: unknown. */
+uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs);
+/* Modules came or went: forget cached unwinding rules. */
+void np_unwind_modules_changed(void);
+
+/* ---- thread.c, process.c, modules.c, alloc.c, map.c: the tracker's hooks (interposed functions, nothing to call) ---- */
+
+/* ---- vtime.c: program time ---- */
+static inline uint64_t np_clock_of(const struct np_slot *slot) {
+    extern uint32_t np_cycles_per_access_q8;
+    return slot->stall_cycles + ((slot->accesses * np_cycles_per_access_q8) >> 8);
+}
+/* The clock stamp for a record of this thread: np_clock_of in instrument mode, the TSC in track mode. */
+uint64_t np_stamp_clock(const struct np_slot *slot);
+void np_clock_advance(struct np_slot *slot, uint64_t cycles);
+/* The thread waited for something that happened at `clock`: its own clock becomes at least that. Writes NP_REC_SYNC when it moved. */
+void np_clock_wait_until(struct np_slot *slot, uint64_t clock, enum np_sync_kind kind, uint64_t object);
+/* Around a wait for other threads (or a sleep, or I/O): others no longer wait for this clock. They nest. */
+void np_block_begin(struct np_slot *slot);
+void np_block_end(struct np_slot *slot);
+/* Sleeps (in host time, not in program time) while this thread is more than the window ahead of the slowest running one. Cheap when it is not. */
+void np_throttle(struct np_slot *slot);
+/* Called by thread.c: in the new thread before its start routine / at its end; gives the thread its model CPU (slot->cpu, node, l3_index). */
+void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock);
+void np_vtime_thread_end(struct np_slot *slot);
+/* Clock at which thread ended, for whoever joins it: kept by thread.c per pthread_t. */
+
+/* ---- filter.c, pages.c, sample.c: the simulated memory system ---- */
+/* An access that left the first-stage filter: private filter, coherence, L3, memory; charges the clock, counts, samples, throttles. */
+#define NP_ACC_WRITE 1u
+#define NP_ACC_ATOMIC 2u
+#define NP_ACC_RANGE 4u
+void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, struct np_regs caller);
+/* Every line of [address, address + bytes): for memcpy, memset, and buffers that the kernel fills (read, recv). */
+void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
+/* Pages are gone or empty again (munmap, MADV_DONTNEED, brk down): their next touch gives them a new home. */
+void np_pages_forget(uintptr_t address, size_t bytes);
+/* Home of pages by an explicit policy of the program (mbind, numa_alloc_*, set_mempolicy on the simulated machine). */
+void np_pages_policy(uintptr_t address, size_t bytes, int mode, const uint64_t *nodemask, unsigned mask_words);
+void np_thread_policy(struct np_slot *slot, int mode, const uint64_t *nodemask, unsigned mask_words);
+/* Fork child: page homes are inherited (copy on write), filters start empty. */
+void np_filter_thread_start(struct np_slot *slot);
+/* Writes NP_REC_COUNTERS if due (or if `force`). */
+void np_counters(struct np_slot *slot, bool force);
+
+/* ---- sync_*.c (interposed pthread, OpenMP, sleep functions) and the atomics' clocks ---- */
+void np_acquire(struct np_slot *slot, uintptr_t address); /* a load-acquire saw this address */
+void np_release(struct np_slot *slot, uintptr_t address); /* before a store-release to it */
+
+#pragma GCC visibility pop
+
+/* ---- the seam between the tracker and the call-outs ---- */
+#define NP_CALLOUTS_ABI 1u
+struct np_callouts_abi {
+    uint32_t version;
+    uint32_t reserved;
+    /* Given by the call-outs: where this thread's slot pointer lives (NULL: do nothing). The tracker sets it when a thread attaches and clears it when it ends. */
+    struct np_slot **(*slot_location)(void);
+    /* Given by the tracker before main: */
+    struct np_slot *(*attach)(void);
+    void (*miss)(struct np_slot *slot, uintptr_t address, uint32_t bits, struct np_regs caller);
+    void (*range)(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
+    void (*acquire)(struct np_slot *slot, uintptr_t address);
+    void (*release)(struct np_slot *slot, uintptr_t address);
+};
+/* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
+#define NP_CALLOUTS_SYMBOL "numapilot_callouts"
+
+#endif

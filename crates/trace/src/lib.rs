@@ -1,0 +1,5 @@
+//! The stream of records that sources produce, and its two forms on disk: crash-safe chunks while recording, Parquet
+//! tables at rest. `docs/trace-format.md` documents both.
+
+pub mod ids;
+pub mod record;
