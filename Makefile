@@ -1,0 +1,57 @@
+# Users' commands. Each does its own set-up. `cargo` does the work; CONTRIBUTING.md lists what lies beneath.
+
+NUMAPILOT := target/release/numapilot
+BUILD := build
+CARGO_FLAGS := --locked
+DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
+DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
+
+.PHONY: all build demo test bench lint fuzz setup-demo setup-test setup-bench workloads clean help
+
+all: build
+
+help:
+	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
+	@echo "make test    set up, build, run every test"
+	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
+	@echo "make lint    formatting and clippy, warnings as errors"
+	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
+	@echo "make build   only the release binary: $(NUMAPILOT)"
+
+setup-demo:
+	@tools/setup demo
+setup-test:
+	@tools/setup test
+setup-bench:
+	@tools/setup bench
+
+build: setup-demo
+	@cargo build --release $(CARGO_FLAGS) -p numapilot
+
+# The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
+workloads: build
+	@$(MAKE) --no-print-directory -C workloads OUT=$(CURDIR)/$(BUILD)/native
+	@$(MAKE) --no-print-directory -C workloads OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"
+
+demo: workloads
+	@mkdir -p $(dir $(DEMO_TRACE))
+	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE)
+
+test: setup-test workloads
+	@cargo test $(CARGO_FLAGS) --workspace
+	@$(MAKE) --no-print-directory -C workloads check OUT=$(CURDIR)/$(BUILD)/native
+	@tests/run $(NUMAPILOT) $(BUILD)
+
+bench: setup-bench workloads
+	@tools/bench $(NUMAPILOT) $(BUILD)
+
+lint: setup-demo
+	@cargo fmt --all --check
+	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+fuzz:
+	@tools/fuzz $(or $(FUZZ_SECONDS),60)
+
+clean:
+	@rm -rf $(BUILD)
+	@cargo clean
