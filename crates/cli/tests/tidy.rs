@@ -1,0 +1,130 @@
+//! Holds the house style that no compiler checks: width, length, leftovers, headers, and documents that agree with the program.
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Lines of code and prose may be this long; the C headers that draw record layouts need the room.
+const MAX_COLUMNS: usize = 160;
+/// Past this a file holds more than one idea.
+const MAX_LINES: usize = 800;
+/// Words that are put together here from halves, so that this file does not trip over itself.
+const BANNED: &[(&str, &str)] = &[("dbg", "!("), ("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X "), ("#[ign", "ore")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
+}
+
+/// Every file that git tracks or would track, relative to the root. Falls back to nothing outside a checkout, and says so.
+fn files() -> Vec<PathBuf> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "this test needs a git checkout: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8 paths").lines().map(PathBuf::from).filter(|p| root().join(p).is_file()).collect()
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().and_then(|e| e.to_str()).is_some_and(|e| extensions.contains(&e))
+}
+
+fn is_code(path: &Path) -> bool {
+    has_extension(path, &["rs", "c", "h", "cpp", "hpp", "f90", "py", "sh", "ts"]) && !path.starts_with("testdata")
+}
+
+fn complain(problems: Vec<String>) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn code_is_neither_wide_nor_long_and_has_no_leftovers() {
+    let mut problems = Vec::new();
+    for path in files().into_iter().filter(|p| is_code(p)) {
+        let text = fs::read_to_string(root().join(&path)).expect("source file is UTF-8");
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            problems.push(format!("{}: {lines} lines, at most {MAX_LINES}", path.display()));
+        }
+        for (index, line) in text.lines().enumerate() {
+            let place = format!("{}:{}", path.display(), index + 1);
+            if line.chars().count() > MAX_COLUMNS {
+                problems.push(format!("{place}: {} columns, at most {MAX_COLUMNS}", line.chars().count()));
+            }
+            if line.contains('\t') && !has_extension(&path, &["c", "h", "cpp", "hpp"]) {
+                problems.push(format!("{place}: a tab"));
+            }
+            if line.ends_with(' ') {
+                problems.push(format!("{place}: trailing space"));
+            }
+            for (a, b) in BANNED {
+                if line.contains(&format!("{a}{b}")) {
+                    problems.push(format!("{place}: leftover `{a}{b}`"));
+                }
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            problems.push(format!("{}: no newline at the end", path.display()));
+        }
+    }
+    complain(problems);
+}
+
+#[test]
+fn every_rust_file_says_what_it_owns() {
+    let problems = files()
+        .into_iter()
+        .filter(|p| has_extension(p, &["rs"]))
+        .filter(|p| !fs::read_to_string(root().join(p)).expect("UTF-8").trim_start().starts_with("//!"))
+        .map(|p| format!("{}: does not begin with a `//!` comment", p.display()))
+        .collect();
+    complain(problems);
+}
+
+#[test]
+fn readme_names_exactly_the_commands_that_exist() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let in_readme: Vec<String> = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `numapilot "))
+        .filter_map(|rest| rest.split([' ', '`']).next().map(str::to_owned))
+        .collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_numapilot")).arg("--help").output().expect("numapilot --help");
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    let in_help: Vec<String> = help
+        .lines()
+        .skip_while(|l| !l.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|l| l.starts_with("  "))
+        .filter(|l| !l.starts_with("   "))
+        .filter_map(|l| l.split_whitespace().next().map(str::to_owned))
+        .filter(|c| c != "help")
+        .collect();
+    assert!(!in_help.is_empty(), "no commands in: {help}");
+    let mut sorted = (in_readme.clone(), in_help.clone());
+    sorted.0.sort();
+    sorted.0.dedup();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1, "README's table of commands (left) and --help (right) differ");
+}
+
+#[test]
+fn relative_links_in_documents_lead_somewhere() {
+    let mut problems = Vec::new();
+    for path in files().into_iter().filter(|p| has_extension(p, &["md"])) {
+        let text = fs::read_to_string(root().join(&path)).expect("UTF-8");
+        for piece in text.split("](").skip(1) {
+            let target = piece.split([')', '#', ' ']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let base = root().join(&path).parent().expect("a folder").to_path_buf();
+            if !base.join(target).exists() {
+                problems.push(format!("{}: link to {target}, which does not exist", path.display()));
+            }
+        }
+    }
+    complain(problems);
+}
