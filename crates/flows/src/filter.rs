@@ -1,0 +1,70 @@
+//! Which accesses to look at: every condition that is set must hold.
+
+use std::ops::Range;
+
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
+
+use crate::access::AccessRef;
+use crate::model::{ObjectKind, SiteId};
+use crate::trace::Trace;
+
+/// Conditions on accesses. The default lets all pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Program time, half open.
+    pub time: Option<Range<TimeNs>>,
+    /// Node of the CPU that made the access.
+    pub node: Option<NodeId>,
+    /// Home node of the page.
+    pub home: Option<NodeId>,
+    /// Thread.
+    pub thread: Option<ThreadIndex>,
+    /// Process.
+    pub process: Option<ProcessIndex>,
+    /// Object instance.
+    pub object: Option<ObjectId>,
+    /// Site of the object.
+    pub site: Option<SiteId>,
+    /// Kind of object; [`ObjectKind::Unknown`] takes the accesses without one.
+    pub kind: Option<ObjectKind>,
+    /// Stores only (`true`) or loads only (`false`).
+    pub is_write: Option<bool>,
+    /// Remote only (`true`) or local only (`false`); accesses of unknown home pass neither.
+    pub is_remote: Option<bool>,
+}
+
+impl Filter {
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Filter::default()
+    }
+
+    /// Whether the access meets every condition.
+    #[inline]
+    #[must_use]
+    pub fn admits(&self, trace: &Trace, access: &AccessRef) -> bool {
+        self.time.as_ref().is_none_or(|time| time.contains(&access.time))
+            && self.node.is_none_or(|node| access.node == Some(node))
+            && self.home.is_none_or(|home| access.home == Some(home))
+            && self.thread.is_none_or(|thread| access.thread == thread)
+            && self.object.is_none_or(|object| access.object == Some(object))
+            && self.is_write.is_none_or(|is_write| access.is_write == is_write)
+            && self.is_remote.is_none_or(|is_remote| access.is_remote() == Some(is_remote))
+            && self.admits_by_table(trace, access)
+    }
+
+    #[inline]
+    fn admits_by_table(&self, trace: &Trace, access: &AccessRef) -> bool {
+        if self.process.is_none() && self.site.is_none() && self.kind.is_none() {
+            return true;
+        }
+        let process = trace.thread(access.thread).map(|thread| thread.process);
+        let site = access.object.and_then(|object| trace.object(object)).map(|object| object.site);
+        let kind = site.and_then(|site| trace.site(site)).map_or(ObjectKind::Unknown, |site| site.kind);
+        self.process.is_none_or(|wanted| process == Some(wanted))
+            && self.site.is_none_or(|wanted| site == Some(wanted))
+            && self.kind.is_none_or(|wanted| kind == wanted)
+    }
+}

@@ -1,0 +1,237 @@
+//! What a trace holds besides accesses: processes, threads, objects, sites, code locations and call stacks.
+//!
+//! Plain rows without behaviour. Names are shared (`Arc<str>`), because a million instances of one site have one name.
+
+use std::sync::Arc;
+
+use numapilot_machine::{CpuId, NodeId};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::record::{AllocKind, Counters};
+use serde::Serialize;
+
+/// The kinds of object that an access can reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum ObjectKind {
+    /// A data symbol of a mapped binary (also thread-local storage templates).
+    Static = 0,
+    /// A heap block; each instance apart.
+    Heap = 1,
+    /// An anonymous mapping made by the program.
+    Anonymous = 2,
+    /// An allocator's own memory (`[heap]`, arenas), where no block of the program covers it.
+    Allocator = 3,
+    /// A mapped file.
+    File = 4,
+    /// A section of a binary: code, PLT, GOT, read-only data.
+    Section = 5,
+    /// A thread's stack.
+    Stack = 6,
+    /// Shared memory (System V or POSIX).
+    Shared = 7,
+    /// No object is known at that address.
+    #[default]
+    Unknown = 8,
+}
+
+impl ObjectKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [ObjectKind; 9] = [
+        ObjectKind::Static,
+        ObjectKind::Heap,
+        ObjectKind::Anonymous,
+        ObjectKind::Allocator,
+        ObjectKind::File,
+        ObjectKind::Section,
+        ObjectKind::Stack,
+        ObjectKind::Shared,
+        ObjectKind::Unknown,
+    ];
+
+    /// The kind with this number in the tables; unknown numbers are [`ObjectKind::Unknown`].
+    #[must_use]
+    pub fn from_number(number: u8) -> ObjectKind {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// The word that people read and that tables and JSON hold.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            ObjectKind::Static => "static",
+            ObjectKind::Heap => "heap",
+            ObjectKind::Anonymous => "anonymous",
+            ObjectKind::Allocator => "allocator",
+            ObjectKind::File => "file",
+            ObjectKind::Section => "section",
+            ObjectKind::Stack => "stack",
+            ObjectKind::Shared => "shared",
+            ObjectKind::Unknown => "unknown",
+        }
+    }
+
+    /// The kind with this word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<ObjectKind> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// A site: what all instances from one place in the source share. Index into [`crate::Trace::sites`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SiteId(pub u32);
+
+/// Where objects come from and what to call them: an allocation site, a symbol, a file, a section, or "stacks of `worker`".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// Kind of its objects.
+    pub kind: ObjectKind,
+    /// The name that people know: the variable that the block was assigned to, the symbol, the file.
+    pub name: Arc<str>,
+    /// Function that allocates, where there is one.
+    pub function: Arc<str>,
+    /// Source file that allocates or declares; empty where unknown.
+    pub file: Arc<str>,
+    /// Line in `file`; 0 where unknown.
+    pub line: u32,
+    /// Binary that holds the allocating code, the symbol or the section; empty where unknown.
+    pub module: Arc<str>,
+}
+
+impl Site {
+    /// `streamcluster.cpp:412` (the file's last component), or the module's name, or an empty string.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let base = |path: &str| path.rsplit('/').next().unwrap_or("").to_owned();
+        match (self.file.is_empty(), self.line) {
+            (false, 0) => base(&self.file),
+            (false, line) => format!("{}:{line}", base(&self.file)),
+            (true, _) => base(&self.module),
+        }
+    }
+}
+
+/// One object instance. It is live in the half-open interval from `birth` to `death`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Object {
+    /// Its row.
+    pub id: ObjectId,
+    /// What its instances share; also gives its kind and name.
+    pub site: SiteId,
+    /// Process in which it was born. Children of a fork see the same instance until one of them frees it.
+    pub process: ProcessIndex,
+    /// First address.
+    pub address: VirtAddr,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Program time of birth; 0 for what was there when the recording began.
+    pub birth: TimeNs,
+    /// Program time of death in the process that made it; `None` if it lived until the end.
+    pub death: Option<TimeNs>,
+    /// Thread that allocated it (for a stack: the thread whose stack it is).
+    pub thread: Option<ThreadIndex>,
+    /// CPU on which that thread was then.
+    pub cpu: Option<CpuId>,
+    /// Node of that CPU.
+    pub node: Option<NodeId>,
+    /// Call stack of the allocation; 0 where there is none.
+    pub stack: StackId,
+    /// Which call made it, for heap blocks.
+    #[serde(skip)]
+    pub alloc_kind: Option<AllocKind>,
+}
+
+/// A process image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub index: ProcessIndex,
+    /// Kernel's process id.
+    pub pid: u32,
+    /// Process that forked or exec'ed it, if recorded.
+    pub parent: Option<ProcessIndex>,
+    /// It began by exec in its parent's place.
+    pub by_exec: bool,
+    /// Path of the executable.
+    pub exe: Arc<str>,
+    /// Command line.
+    pub arguments: Vec<String>,
+    /// Program time of its start.
+    pub start: TimeNs,
+    /// Program time of its end, if seen.
+    pub end: Option<TimeNs>,
+}
+
+/// A thread and its exact totals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its number, in creation order.
+    pub index: ThreadIndex,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Kernel's thread id.
+    pub tid: u32,
+    /// Its name, or empty.
+    pub name: Arc<str>,
+    /// Function that it began in, where resolved.
+    pub start_function: Arc<str>,
+    /// Thread that created it.
+    pub parent: Option<ThreadIndex>,
+    /// CPU it started on.
+    pub cpu: Option<CpuId>,
+    /// Node of that CPU.
+    pub node: Option<NodeId>,
+    /// Program time of its start.
+    pub start: TimeNs,
+    /// Program time of its end, if seen.
+    pub end: Option<TimeNs>,
+    /// Its stack, as an object.
+    pub stack_object: Option<ObjectId>,
+    /// Its last exact totals, if the engine counts.
+    pub counters: Option<Counters>,
+}
+
+/// Exact totals of one thread at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountersAt {
+    /// Program time.
+    pub time: TimeNs,
+    /// Whose.
+    pub thread: ThreadIndex,
+    /// Node the thread ran on up to this moment.
+    pub node: Option<NodeId>,
+    /// Totals since the thread's start.
+    pub totals: Counters,
+}
+
+/// A code address that was resolved once: index into [`crate::Trace::locations`]. 0 is "unknown".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LocationId(pub u32);
+
+/// One code address with the functions at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Location {
+    /// Path of the binary, or `[vdso]`, `[anon]`; empty where unknown.
+    pub module: Arc<str>,
+    /// Offset in the binary (address minus load bias); the address itself where there is no binary.
+    pub offset: u64,
+    /// Functions at that address, innermost inlined one first; the last one is the function that has the code. Never empty:
+    /// an unresolved address has one frame named `module+0xoffset`.
+    pub frames: Vec<Frame>,
+}
+
+/// One function at a code address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Frame {
+    /// Demangled name.
+    pub function: Arc<str>,
+    /// Source file, or empty.
+    pub file: Arc<str>,
+    /// Line in `file`, or 0.
+    pub line: u32,
+    /// It was inlined into the next frame.
+    pub inlined: bool,
+}

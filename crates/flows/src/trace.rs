@@ -1,0 +1,269 @@
+//! A trace in memory: every table joined, with the two orders of its accesses.
+//!
+//! A *Thread Event Flow* ([`Trace::tef`]) is one thread's accesses in order of program time, an *Object Event Flow*
+//! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
+
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
+
+use crate::access::{AccessRef, Accesses, Order};
+use crate::filter::Filter;
+use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
+
+/// What a trace is made of; [`Trace::from_tables`] adds the orders. Row numbers are ids: `objects[3].id` is 3.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Accesses, in any order.
+    pub accesses: Accesses,
+    /// Object instances.
+    pub objects: Vec<Object>,
+    /// What instances share.
+    pub sites: Vec<Site>,
+    /// Threads.
+    pub threads: Vec<Thread>,
+    /// Processes.
+    pub processes: Vec<Process>,
+    /// Resolved code addresses; row 0 is "unknown".
+    pub locations: Vec<Location>,
+    /// Call stacks, innermost location first; row 0 is "unknown" and empty.
+    pub stacks: Vec<Vec<LocationId>>,
+    /// Exact totals over time, by thread, in order of time.
+    pub counters: Vec<CountersAt>,
+    /// Marks that the program set: when, and their text.
+    pub marks: Vec<(TimeNs, String)>,
+    /// Program time at which the recording ended.
+    pub end: TimeNs,
+    /// What got lost, and what could not be known.
+    pub losses: Losses,
+}
+
+/// Everything that was lost or stayed unknown, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Losses {
+    /// Records dropped because a ring stayed full.
+    pub ring_full: u64,
+    /// Records dropped because a thread found no slot.
+    pub no_slot: u64,
+    /// Records not written because recording had stopped (disk full, recorder gone).
+    pub stopped: u64,
+    /// Stacks dropped because the stack table was full.
+    pub stack_table: u64,
+    /// Chunks with a wrong checksum, skipped.
+    pub damaged_chunks: u64,
+    /// Chunks cut off by a crash, at the end of a file.
+    pub torn_chunks: u64,
+    /// Stacks that ended early because unwinding failed.
+    pub failed_unwinds: u64,
+    /// Stacks cut at the greatest depth.
+    pub truncated_stacks: u64,
+    /// Code addresses without a function name.
+    pub unresolved_locations: u64,
+    /// Sampled accesses that no object covers.
+    pub accesses_without_object: u64,
+    /// Sampled accesses whose page has no known home.
+    pub accesses_without_home: u64,
+    /// Frees of addresses at which no block was known (allocated before recording began, or lost).
+    pub unmatched_frees: u64,
+    /// Records that contradict each other or name ids that do not exist; skipped.
+    pub inconsistent_records: u64,
+}
+
+impl Losses {
+    /// Whether records are missing, so that totals are lower bounds.
+    #[must_use]
+    pub fn records_lost(&self) -> bool {
+        self.ring_full + self.no_slot + self.stopped + self.damaged_chunks + self.torn_chunks > 0
+    }
+}
+
+/// A trace with its flows.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    tables: Tables,
+    by_thread: Order,
+    by_object: Order,
+    nodes: Vec<NodeId>,
+}
+
+impl Trace {
+    /// Builds the flows over these tables; accesses are put in order of time.
+    #[must_use]
+    pub fn from_tables(mut tables: Tables) -> Trace {
+        tables.accesses.sort_by_time();
+        if tables.locations.is_empty() {
+            tables.locations.push(Location::default());
+        }
+        if tables.stacks.is_empty() {
+            tables.stacks.push(Vec::new());
+        }
+        let by_thread = tables.accesses.thread_order();
+        let by_object = tables.accesses.object_order();
+        let nodes = nodes_seen(&tables);
+        Trace { tables, by_thread, by_object, nodes }
+    }
+
+    /// Every access, in order of program time.
+    pub fn accesses(&self) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
+        self.tables.accesses.iter()
+    }
+
+    /// The accesses that pass `filter`, in order of program time. Walks only one flow where the filter names a thread or an object.
+    pub fn filtered<'a>(&'a self, filter: &'a Filter) -> Box<dyn Iterator<Item = AccessRef> + 'a> {
+        if let Some(object) = filter.object {
+            return Box::new(self.oef(object).filter(move |access| filter.admits(self, access)));
+        }
+        if let Some(thread) = filter.thread {
+            return Box::new(self.tef(thread).filter(move |access| filter.admits(self, access)));
+        }
+        if filter.is_empty() {
+            return Box::new(self.accesses());
+        }
+        Box::new(self.accesses().filter(move |access| filter.admits(self, access)))
+    }
+
+    /// Thread Event Flow: the thread's accesses in order of time; empty for an unknown thread.
+    pub fn tef(&self, thread: ThreadIndex) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
+        self.by_thread.group(thread.0).iter().map(|&row| self.tables.accesses.get(row as usize))
+    }
+
+    /// Object Event Flow: the instance's accesses in order of time; empty for an unknown object.
+    pub fn oef(&self, object: ObjectId) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
+        self.by_object.group(object.0).iter().map(|&row| self.tables.accesses.get(row as usize))
+    }
+
+    /// The access in this row.
+    #[must_use]
+    pub fn access(&self, row: u32) -> Option<AccessRef> {
+        ((row as usize) < self.tables.accesses.len()).then(|| self.tables.accesses.get(row as usize))
+    }
+
+    /// Object instances, by id.
+    #[must_use]
+    pub fn objects(&self) -> &[Object] {
+        &self.tables.objects
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn object(&self, id: ObjectId) -> Option<&Object> {
+        self.tables.objects.get(id.0 as usize)
+    }
+
+    /// Sites, by id.
+    #[must_use]
+    pub fn sites(&self) -> &[Site] {
+        &self.tables.sites
+    }
+
+    /// One site.
+    #[must_use]
+    pub fn site(&self, id: SiteId) -> Option<&Site> {
+        self.tables.sites.get(id.0 as usize)
+    }
+
+    /// The site of an object.
+    #[must_use]
+    pub fn site_of(&self, object: ObjectId) -> Option<&Site> {
+        self.site(self.object(object)?.site)
+    }
+
+    /// Kind of an object; unknown for one that is not there.
+    #[must_use]
+    pub fn kind_of(&self, object: Option<ObjectId>) -> ObjectKind {
+        object.and_then(|id| self.site_of(id)).map_or(ObjectKind::Unknown, |site| site.kind)
+    }
+
+    /// Threads, by index.
+    #[must_use]
+    pub fn threads(&self) -> &[Thread] {
+        &self.tables.threads
+    }
+
+    /// One thread.
+    #[must_use]
+    pub fn thread(&self, index: ThreadIndex) -> Option<&Thread> {
+        self.tables.threads.get(index.0 as usize)
+    }
+
+    /// Processes, by index.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.tables.processes
+    }
+
+    /// One process.
+    #[must_use]
+    pub fn process(&self, index: ProcessIndex) -> Option<&Process> {
+        self.tables.processes.get(index.0 as usize)
+    }
+
+    /// A call stack: locations, innermost first; empty where unknown.
+    #[must_use]
+    pub fn stack(&self, id: StackId) -> &[LocationId] {
+        self.tables.stacks.get(id.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of call stacks, "unknown" included: ids are below it.
+    #[must_use]
+    pub fn stack_count(&self) -> usize {
+        self.tables.stacks.len()
+    }
+
+    /// Resolved code addresses, by id.
+    #[must_use]
+    pub fn locations(&self) -> &[Location] {
+        &self.tables.locations
+    }
+
+    /// One resolved code address; "unknown" for an id that is not there.
+    #[must_use]
+    pub fn location(&self, id: LocationId) -> &Location {
+        self.tables.locations.get(id.0 as usize).unwrap_or(&self.tables.locations[0])
+    }
+
+    /// Exact totals over time.
+    #[must_use]
+    pub fn counters(&self) -> &[CountersAt] {
+        &self.tables.counters
+    }
+
+    /// Marks that the program set.
+    #[must_use]
+    pub fn marks(&self) -> &[(TimeNs, String)] {
+        &self.tables.marks
+    }
+
+    /// What got lost.
+    #[must_use]
+    pub fn losses(&self) -> &Losses {
+        &self.tables.losses
+    }
+
+    /// Program time at which the recording ended.
+    #[must_use]
+    pub fn end(&self) -> TimeNs {
+        self.tables.end
+    }
+
+    /// Nodes that appear in the trace as accessing node, home or thread's node, ascending.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+}
+
+fn nodes_seen(tables: &Tables) -> Vec<NodeId> {
+    let mut seen = std::collections::BTreeSet::new();
+    for access in tables.accesses.iter() {
+        seen.extend(access.node);
+        seen.extend(access.home);
+    }
+    for thread in &tables.threads {
+        seen.extend(thread.node);
+        if let Some(counters) = &thread.counters {
+            let touched = counters.by_home.iter().enumerate().filter(|&(_, &count)| count > 0);
+            seen.extend(touched.map(|(node, _)| NodeId(node as u16)));
+        }
+    }
+    seen.into_iter().collect()
+}
