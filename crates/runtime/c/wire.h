@@ -181,11 +181,16 @@ struct np_slot {
 
 /* ---- records ----
  * Every record starts with two words:
- *   word 0: bits 0-7 type, bits 8-15 length in 8-byte words (whole record; 0: length is in word 2), bits 16-63 an address or other 48-bit value
+ *   word 0: bits 0-7 type, bits 8-15 length in 8-byte words (whole record; 0: more than 255 words, the length follows from the record's own counts of
+ *           frames or bytes), bits 16-63 an address or other 48-bit value
  *   word 1: bits 0-31 order delta, bits 32-63 clock delta since the previous record in this ring
  * Addresses are user-space addresses below 2^47. A delta that does not fit is preceded by NP_REC_TIME, which sets both bases.
  * Records never wrap: NP_REC_PAD fills the ring's end. A thread's ring begins with NP_REC_TIME and NP_REC_THREAD_START.
- * Strings are bytes with their length given, padded with zeros to 8. */
+ * Strings are bytes with their length given, padded with zeros to 8.
+ * Where a word holds several fields ("a | b"), they are listed from bit 0 upwards; 32 bits each unless a width is given.
+ * "None" or "unknown" (parent, CPU, node, home) is all ones in the field's width. */
+#define NP_NONE16 0xffffu
+#define NP_NONE32 0xffffffffu
 enum np_record {
     NP_REC_PAD = 1,          /* only word 0; the 48-bit value is the number of bytes to skip, word included */
     NP_REC_TIME = 2,         /* value 0; word 1 = 0; word 2 order; word 3 clock */
@@ -205,7 +210,7 @@ enum np_record {
     NP_REC_PROCESS_END = 13, /* value process index; word 2: exit kind (32; 0 exit, 1 exec) | code (32) */
     NP_REC_MODULE = 14,      /* value module id; word 2: lowest address; word 3: length; word 4: load bias; word 5: path bytes | build-id bytes; path, then build id, each padded */
     NP_REC_MODULE_END = 15,  /* value module id (dlclose) */
-    NP_REC_ACCESS = 16,      /* value address; word 2: instruction pointer (48) | np_access_bits (16); word 3: stack id | weight (32); word 4: home node (16) | cpu (16) | latency cycles (32, 0 unknown) */
+    NP_REC_ACCESS = 16,      /* value address; word 2: np_access_bits (16) | instruction pointer (48); word 3: stack id | weight (32); word 4: home node (16) | cpu (16) | latency cycles (32, 0 unknown) */
     NP_REC_PLACE = 17,       /* value address of first page; word 2: pages (32) | node (16) | cause (16, np_place_cause) */
     NP_REC_CPU = 18,         /* this thread now runs on: value cpu; word 2: node */
     NP_REC_SYNC = 19,        /* value address of the object (or thread index for join/create); word 2: np_sync_kind (32) | 0; word 3: clock at which the wait began (its end is this
