@@ -68,6 +68,11 @@ void np_unwind_modules_changed(void);
 
 /* ---- thread.c, process.c, modules.c, alloc.c, map.c: the tracker's hooks (interposed functions, nothing to call) ---- */
 
+/* Who owns which part of np_slot.scratch (offsets in bytes; zeroed when a slot is claimed). */
+#define NP_SCRATCH_VTIME 0     /* 256 bytes: vtime.c */
+#define NP_SCRATCH_MEMORY 256  /* 384 bytes: the simulated memory system */
+#define NP_SCRATCH_TRACKER 640 /* 384 bytes: the lifecycle tracker */
+
 /* ---- vtime.c: program time ---- */
 static inline uint64_t np_clock_of(const struct np_slot *slot) {
     extern uint32_t np_cycles_per_access_q8;
@@ -109,6 +114,9 @@ void np_counters(struct np_slot *slot, bool force);
 /* ---- sync_*.c (interposed pthread, OpenMP, sleep functions) and the atomics' clocks ---- */
 void np_acquire(struct np_slot *slot, uintptr_t address); /* a load-acquire saw this address */
 void np_release(struct np_slot *slot, uintptr_t address); /* before a store-release to it */
+/* A read-modify-write (any order): publishes the clock to waiting loads, takes none over, and checks the window. Call this
+ * instead of np_acquire + np_release. */
+void np_rmw(struct np_slot *slot, uintptr_t address);
 
 #pragma GCC visibility pop
 
@@ -125,6 +133,7 @@ struct np_callouts_abi {
     void (*range)(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
     void (*acquire)(struct np_slot *slot, uintptr_t address);
     void (*release)(struct np_slot *slot, uintptr_t address);
+    void (*rmw)(struct np_slot *slot, uintptr_t address); /* instead of acquire + release, for read-modify-writes */
 };
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
