@@ -1,1 +1,21 @@
-//! insight
+//! Figures that help to decide: totals, the node-to-node matrix, controller imbalance, links, the decision row of each object
+//! and site, threads, functions, stacks, pages, all of it also over time, each with its uncertainty.
+//!
+//! Everything starts at [`Analysis`]. Results are data; wording and layout are the report's. Every definition is in
+//! `docs/metrics.md`.
+
+mod context;
+mod decision;
+mod detail;
+mod estimate;
+mod headline;
+mod rows;
+mod totals;
+
+pub use context::Analysis;
+pub use decision::{DecisionRow, Pattern, RowKey};
+pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};
+pub use estimate::{Estimate, Tally};
+pub use headline::{Headline, Verdict};
+pub use rows::{FunctionRow, StackRow, ThreadRow};
+pub use totals::{Bin, Imbalance, LINE_BYTES, LinkLoad, Matrix, Series, Source, Totals, imbalance_of};

@@ -1,0 +1,98 @@
+//! What an analysis looks at: a trace, the machine's nodes, and a filter.
+
+use numapilot_flows::{AccessRef, Filter, Trace};
+use numapilot_machine::NodeId;
+
+use crate::estimate::Tally;
+
+/// An analysis of the part of a trace that a filter lets pass. Cheap to make; each method walks the flows that it needs.
+#[derive(Clone, Debug)]
+pub struct Analysis<'t> {
+    pub(crate) trace: &'t Trace,
+    pub(crate) filter: Filter,
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) memory_nodes: Vec<NodeId>,
+    position: Vec<u16>,
+}
+
+impl<'t> Analysis<'t> {
+    /// Looks at `trace` through `filter`. `nodes` are the machine's nodes in the order in which rows and columns are wanted (nodes
+    /// that appear in the trace only are added at the end), `memory_nodes` those that have memory: imbalance is taken over these.
+    #[must_use]
+    pub fn new(trace: &'t Trace, nodes: &[NodeId], memory_nodes: &[NodeId], filter: Filter) -> Analysis<'t> {
+        let mut all = nodes.to_vec();
+        all.extend(trace.nodes().iter().filter(|node| !nodes.contains(node)));
+        let mut position = vec![u16::MAX; all.iter().map(|node| usize::from(node.0) + 1).max().unwrap_or(0)];
+        for (index, node) in all.iter().enumerate() {
+            position[usize::from(node.0)] = index as u16;
+        }
+        let memory_nodes = if memory_nodes.is_empty() { all.clone() } else { memory_nodes.to_vec() };
+        Analysis { trace, filter, nodes: all, memory_nodes, position }
+    }
+
+    /// The trace.
+    #[must_use]
+    pub fn trace(&self) -> &'t Trace {
+        self.trace
+    }
+
+    /// Nodes in the order of every per-node list.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// Nodes that have memory.
+    #[must_use]
+    pub fn memory_nodes(&self) -> &[NodeId] {
+        &self.memory_nodes
+    }
+
+    /// The filter.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Place of a node in per-node lists.
+    #[must_use]
+    pub fn node_position(&self, node: NodeId) -> Option<usize> {
+        self.position.get(usize::from(node.0)).filter(|&&index| index != u16::MAX).map(|&index| usize::from(index))
+    }
+
+    pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
+        self.trace.filtered(&self.filter)
+    }
+
+    pub(crate) fn sum(&self) -> AllSums {
+        let mut sums = AllSums::default();
+        for access in self.accesses() {
+            sums.add(&access);
+        }
+        sums
+    }
+}
+
+/// What every share is a share of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AllSums {
+    pub all: Tally,
+    pub known: Tally,
+    pub remote: Tally,
+    pub writes: Tally,
+}
+
+impl AllSums {
+    pub fn add(&mut self, access: &AccessRef) {
+        self.all.add(access.weight);
+        if access.is_write {
+            self.writes.add(access.weight);
+        }
+        if let Some(is_remote) = access.is_remote() {
+            self.known.add(access.weight);
+            if is_remote {
+                self.remote.add(access.weight);
+            }
+        }
+    }
+}

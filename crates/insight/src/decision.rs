@@ -1,0 +1,304 @@
+//! The decision row: everything about one object, or all instances of one site, that helps a person to choose a fix.
+//!
+//! Definitions: `docs/metrics.md`, "The decision row".
+
+use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId};
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ObjectId, ThreadIndex};
+use serde::Serialize;
+
+use crate::context::{AllSums, Analysis};
+use crate::estimate::{Estimate, Tally, net_share};
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RowKey {
+    /// All instances of a site.
+    Site(SiteId),
+    /// One instance.
+    Object(ObjectId),
+    /// Accesses at which no object is known.
+    Unknown,
+}
+
+/// How an object is used: the pattern decides which fixes make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Too few samples to say.
+    TooFewSamples,
+    /// Nearly all accesses are local already.
+    Local,
+    /// Nearly only its allocating thread uses it, from another node than its home.
+    PrivateRemote,
+    /// Nearly only one node uses it, and it is not where the memory is: allocate there, or move it there.
+    UsedElsewhere,
+    /// Several nodes read it and hardly anybody writes: a copy per node is possible.
+    SharedRead,
+    /// Several nodes use it, with writes: spread it over the nodes if its controller is busy.
+    SharedWritten,
+}
+
+/// One row. Shares are between 0 and 1; per-node lists follow [`Analysis::nodes`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecisionRow {
+    /// What it is about.
+    pub key: RowKey,
+    /// Kind of object.
+    pub kind: ObjectKind,
+    /// Name, such as `block`.
+    pub name: String,
+    /// Place, such as `streamcluster.cpp:412`; empty where unknown.
+    pub place: String,
+    /// Function that allocates, or empty.
+    pub function: String,
+    /// Instances that were seen accessed.
+    pub instances: u64,
+    /// Sum of their sizes in bytes.
+    pub bytes: u64,
+    /// Samples behind the row.
+    pub samples: u64,
+    /// Memory accesses.
+    pub accesses: Estimate,
+    /// Share of all memory accesses.
+    pub share: Estimate,
+    /// Share of all *remote* memory accesses.
+    pub share_of_remote: Estimate,
+    /// Of its accesses, the share that is remote.
+    pub remote: Estimate,
+    /// Of its accesses, the share that is local.
+    pub local: Estimate,
+    /// Of its remote accesses, the share made by the allocating thread itself: pinning that thread where the memory is would
+    /// have avoided them. `None` without an allocating thread.
+    pub avoidable_by_pinning: Option<Estimate>,
+    /// Of its remote accesses, the net share that placing the whole object on `best_node` would have avoided.
+    pub avoidable_by_allocating_elsewhere: Estimate,
+    /// The one node on which most accesses would have been local.
+    pub best_node: Option<NodeId>,
+    /// Of its accesses, the share from each node.
+    pub from_node: Vec<Estimate>,
+    /// Of its accesses, the share served by each node.
+    pub on_node: Vec<Estimate>,
+    /// Of its accesses, the share by the allocating thread.
+    pub by_allocator: Option<Estimate>,
+    /// Of its accesses, the share by the allocating thread before anyone else's first.
+    pub before_others: Option<Estimate>,
+    /// Of its accesses, the share that writes.
+    pub writes: Estimate,
+    /// Where no sample writes: the write share is below this with 95 % confidence (3 / samples).
+    pub read_only_bound: Option<f64>,
+    /// Thread with the first sampled access (of the first instance, in a group).
+    pub first_thread: Option<ThreadIndex>,
+    /// Thread that allocated it (`None` in a group whose instances have several).
+    pub allocating_thread: Option<ThreadIndex>,
+    /// Instances whose first sampled access was by the allocating thread.
+    pub first_by_allocator: u64,
+    /// Threads that were seen to access it (one instance, at most, in a group).
+    pub threads: u64,
+    /// Nodes from which it was seen accessed.
+    pub nodes: u64,
+    /// Mean latency in cycles over the samples that know it.
+    pub mean_latency_cycles: Option<f64>,
+    /// How it is used.
+    pub pattern: Pattern,
+}
+
+/// Sums from which a row is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accumulator {
+    all: Tally,
+    known: Tally,
+    remote: Tally,
+    writes: Tally,
+    with_allocator: Tally,
+    by_allocator: Tally,
+    remote_with_allocator: Tally,
+    remote_by_allocator: Tally,
+    before_others: Tally,
+    from: Vec<Tally>,
+    from_remote: Vec<Tally>,
+    from_local: Vec<Tally>,
+    home: Vec<Tally>,
+    threads: Vec<u64>,
+    latency_sum: f64,
+    latency_weight: f64,
+    instances: u64,
+    bytes: u64,
+    first_thread: Option<ThreadIndex>,
+    first_by_allocator: u64,
+    allocating_thread: Option<ThreadIndex>,
+    several_allocators: bool,
+}
+
+impl Accumulator {
+    pub fn new(nodes: usize) -> Accumulator {
+        let zeros = vec![Tally::default(); nodes];
+        Accumulator { from: zeros.clone(), from_remote: zeros.clone(), from_local: zeros.clone(), home: zeros, ..Accumulator::default() }
+    }
+
+    /// Tells of an instance, at its first access.
+    pub fn begin_instance(&mut self, object: Option<&Object>, first: &AccessRef) {
+        self.first_thread.get_or_insert(first.thread);
+        let Some(object) = object else { return };
+        self.instances += 1;
+        self.bytes = self.bytes.saturating_add(object.bytes);
+        if self.instances == 1 {
+            self.allocating_thread = object.thread;
+        }
+        self.several_allocators |= self.allocating_thread != object.thread;
+        self.first_by_allocator += u64::from(object.thread == Some(first.thread));
+    }
+
+    /// Adds an access to an instance. `alone`: nobody but the allocating thread was seen to access the instance so far.
+    pub fn add(&mut self, analysis: &Analysis<'_>, object: Option<&Object>, access: &AccessRef, alone: bool) {
+        let weight = access.weight;
+        self.all.add(weight);
+        if access.is_write {
+            self.writes.add(weight);
+        }
+        let word = access.thread.0 as usize / 64;
+        if word >= self.threads.len() {
+            self.threads.resize(word + 1, 0);
+        }
+        self.threads[word] |= 1 << (access.thread.0 % 64);
+        if let Some(latency) = access.latency_cycles {
+            self.latency_sum += f64::from(latency) * f64::from(weight);
+            self.latency_weight += f64::from(weight);
+        }
+        let from = access.node.and_then(|node| analysis.node_position(node));
+        let home = access.home.and_then(|node| analysis.node_position(node));
+        if let Some(from) = from {
+            self.from[from].add(weight);
+        }
+        if let Some(home) = home {
+            self.home[home].add(weight);
+        }
+        let is_remote = access.is_remote();
+        if let Some(is_remote) = is_remote {
+            self.known.add(weight);
+            if is_remote {
+                self.remote.add(weight);
+            }
+            let split = if is_remote { &mut self.from_remote } else { &mut self.from_local };
+            from.into_iter().for_each(|from| split[from].add(weight));
+        }
+        if let Some(allocator) = object.and_then(|object| object.thread) {
+            self.add_allocator_view(allocator == access.thread, alone, is_remote == Some(true), weight);
+        }
+    }
+
+    fn add_allocator_view(&mut self, is_allocator: bool, alone: bool, is_remote: bool, weight: u32) {
+        self.with_allocator.add(weight);
+        if is_remote {
+            self.remote_with_allocator.add(weight);
+        }
+        if !is_allocator {
+            return;
+        }
+        self.by_allocator.add(weight);
+        if alone {
+            self.before_others.add(weight);
+        }
+        if is_remote {
+            self.remote_by_allocator.add(weight);
+        }
+    }
+
+    pub fn weight(&self) -> f64 {
+        self.all.weight
+    }
+
+    /// The row, as a part of `sums`. `total` is the exact number of all accesses where it was counted.
+    pub fn row(&self, analysis: &Analysis<'_>, key: RowKey, sums: &AllSums, total: Option<f64>) -> DecisionRow {
+        let trace = analysis.trace;
+        let site = match key {
+            RowKey::Site(site) => trace.site(site),
+            RowKey::Object(object) => trace.site_of(object),
+            RowKey::Unknown => None,
+        };
+        let share = self.all.share_of(&sums.all);
+        let known_from = self.known_from();
+        let (best_node, avoidable) = self.best_placement(analysis);
+        let with_allocator = self.with_allocator.samples > 0;
+        let remote = self.remote.share_of(&self.known);
+        let mut row = DecisionRow {
+            key,
+            kind: site.map_or(ObjectKind::Unknown, |site| site.kind),
+            name: site.map_or_else(|| "(no known object)".to_owned(), |site| site.name.to_string()),
+            place: site.map(numapilot_flows::Site::place).unwrap_or_default(),
+            function: site.map(|site| site.function.to_string()).unwrap_or_default(),
+            instances: self.instances,
+            bytes: self.bytes,
+            samples: self.all.samples,
+            accesses: total.map_or_else(|| self.all.total(), |total| share.scaled(total)),
+            share,
+            share_of_remote: self.remote.share_of(&sums.remote),
+            remote,
+            local: remote.complement(),
+            avoidable_by_pinning: with_allocator
+                .then(|| self.remote_by_allocator.share_of(&self.remote_with_allocator)),
+            avoidable_by_allocating_elsewhere: avoidable,
+            best_node,
+            from_node: self.from.iter().map(|tally| tally.share_of(&known_from)).collect(),
+            on_node: self.home.iter().map(|tally| tally.share_of(&sum_of(&self.home))).collect(),
+            by_allocator: with_allocator.then(|| self.by_allocator.share_of(&self.with_allocator)),
+            before_others: with_allocator.then(|| self.before_others.share_of(&self.with_allocator)),
+            writes: self.writes.share_of(&self.all),
+            read_only_bound: (self.writes.samples == 0 && self.all.samples > 0)
+                .then(|| (3.0 / self.all.samples as f64).min(1.0)),
+            first_thread: self.first_thread,
+            allocating_thread: self.allocating_thread.filter(|_| !self.several_allocators),
+            first_by_allocator: self.first_by_allocator,
+            threads: self.threads.iter().map(|word| u64::from(word.count_ones())).sum(),
+            nodes: self.from.iter().filter(|tally| tally.samples > 0).count() as u64,
+            mean_latency_cycles: (self.latency_weight > 0.0).then(|| self.latency_sum / self.latency_weight),
+            pattern: Pattern::TooFewSamples,
+        };
+        row.pattern = classify(&row);
+        row
+    }
+
+    fn known_from(&self) -> Tally {
+        sum_of(&self.from)
+    }
+
+    fn best_placement(&self, analysis: &Analysis<'_>) -> (Option<NodeId>, Estimate) {
+        let best = (0..self.from.len())
+            .filter(|&index| analysis.memory_nodes.contains(&analysis.nodes[index]))
+            .max_by(|&a, &b| self.from[a].weight.total_cmp(&self.from[b].weight).then(b.cmp(&a)));
+        let Some(best) = best.filter(|&index| self.from[index].samples > 0) else {
+            return (None, Estimate::exact(0.0));
+        };
+        let local = self.known.without(&self.remote);
+        let avoidable = net_share(&self.from_remote[best], &local.without(&self.from_local[best]), &self.remote);
+        (Some(analysis.nodes[best]), avoidable)
+    }
+}
+
+fn sum_of(tallies: &[Tally]) -> Tally {
+    let mut sum = Tally::default();
+    tallies.iter().for_each(|tally| sum.merge(tally));
+    sum
+}
+
+/// From the row's own numbers; thresholds are in `docs/metrics.md`, "Patterns".
+fn classify(row: &DecisionRow) -> Pattern {
+    const ENOUGH_SAMPLES: u64 = 30;
+    const NEARLY_ALL: f64 = 0.9;
+    const HARDLY_ANY: f64 = 0.05;
+    let most_from = row.from_node.iter().map(|share| share.value).fold(0.0, f64::max);
+    if row.samples < ENOUGH_SAMPLES {
+        Pattern::TooFewSamples
+    } else if row.local.value >= NEARLY_ALL {
+        Pattern::Local
+    } else if row.by_allocator.is_some_and(|share| share.value >= NEARLY_ALL) {
+        Pattern::PrivateRemote
+    } else if most_from >= NEARLY_ALL {
+        Pattern::UsedElsewhere
+    } else if row.writes.value <= HARDLY_ANY {
+        Pattern::SharedRead
+    } else {
+        Pattern::SharedWritten
+    }
+}

@@ -1,0 +1,165 @@
+//! Numbers with their uncertainty, from weighted samples.
+//!
+//! A sample of weight `w` stands for `w` accesses: it was taken with probability `1/w`. A [`Tally`] holds the three sums from
+//! which totals, shares and their 95 % intervals follow; `docs/metrics.md` gives the formulas. Weight 1 throughout means
+//! that nothing was left out, so intervals shrink to a point.
+
+use serde::Serialize;
+
+/// Two-sided 95 % quantile of the normal distribution.
+const Z: f64 = 1.959_963_984_540_054;
+/// Below this many samples on either side of a share, the observed variance says little and the cautious one is used.
+const FEW: u64 = 5;
+
+/// A value with its 95 % interval. Unit and meaning are those of the field that holds it; shares lie between 0 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Best value.
+    pub value: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end of the 95 % interval.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A number that was counted, not sampled.
+    #[must_use]
+    pub fn exact(value: f64) -> Estimate {
+        Estimate { value, low: value, high: value }
+    }
+
+    /// Whether the interval is a point.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.low == self.high
+    }
+
+    /// Half the interval's width: what stands behind a ±.
+    #[must_use]
+    pub fn margin(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// The same number in another unit.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Estimate {
+        Estimate { value: self.value * factor, low: self.low * factor, high: self.high * factor }
+    }
+
+    /// One minus a share.
+    #[must_use]
+    pub fn complement(&self) -> Estimate {
+        Estimate { value: 1.0 - self.value, low: 1.0 - self.high, high: 1.0 - self.low }
+    }
+}
+
+/// Sums over some samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Tally {
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their weights: the accesses that they stand for.
+    pub weight: f64,
+    /// Sum of `w (w - 1)`: the sampling variance of `weight`.
+    pub variance: f64,
+}
+
+impl Tally {
+    /// Adds a sample.
+    #[inline]
+    pub fn add(&mut self, weight: u32) {
+        let weight = f64::from(weight.max(1));
+        self.samples += 1;
+        self.weight += weight;
+        self.variance += weight * (weight - 1.0);
+    }
+
+    /// Adds another tally's samples.
+    pub fn merge(&mut self, other: &Tally) {
+        self.samples += other.samples;
+        self.weight += other.weight;
+        self.variance += other.variance;
+    }
+
+    /// These samples without `part`, which must be among them.
+    #[must_use]
+    pub fn without(&self, part: &Tally) -> Tally {
+        Tally {
+            samples: self.samples.saturating_sub(part.samples),
+            weight: (self.weight - part.weight).max(0.0),
+            variance: (self.variance - part.variance).max(0.0),
+        }
+    }
+
+    /// How many accesses there were.
+    #[must_use]
+    pub fn total(&self) -> Estimate {
+        if self.variance <= 0.0 {
+            return Estimate::exact(self.weight);
+        }
+        // The square root of a count has nearly constant variance (Anscombe), which holds for few samples too.
+        let effective = self.weight * self.weight / self.variance;
+        let per_sample = self.weight / effective;
+        let root = (effective + 0.375).sqrt();
+        let low = (root - Z / 2.0).max(0.0).powi(2) - 0.375;
+        let high = (root + Z / 2.0).powi(2) - 0.375;
+        let sampled_at_least = self.samples as f64;
+        Estimate {
+            value: self.weight,
+            low: (low * per_sample).max(sampled_at_least).min(self.weight),
+            high: (high * per_sample).max(self.weight),
+        }
+    }
+
+    /// Which share of `all` these samples are; they must be among them. Of nothing, the share is 0 and may be anything.
+    #[must_use]
+    pub fn share_of(&self, all: &Tally) -> Estimate {
+        if all.weight <= 0.0 {
+            return Estimate { value: 0.0, low: 0.0, high: 1.0 };
+        }
+        let share = (self.weight / all.weight).clamp(0.0, 1.0);
+        if all.variance <= 0.0 {
+            return Estimate::exact(share);
+        }
+        wilson(share, self.effective_samples(all, share))
+    }
+
+    /// Size of the simple random sample that would know the share as well as these weighted ones do.
+    fn effective_samples(&self, all: &Tally, share: f64) -> f64 {
+        let by_weights = all.weight * all.weight / all.variance;
+        let rest = all.without(self);
+        let variance =
+            (self.variance * (1.0 - share).powi(2) + rest.variance * share.powi(2)) / (all.weight * all.weight);
+        let by_variance = share * (1.0 - share) / variance;
+        if !by_variance.is_finite() {
+            return by_weights;
+        }
+        if self.samples < FEW || rest.samples < FEW { by_weights.min(by_variance) } else { by_variance }
+    }
+}
+
+/// Wilson's interval for a share seen in `samples` draws: sound for few samples and for shares near 0 and 1.
+fn wilson(share: f64, samples: f64) -> Estimate {
+    let z2 = Z * Z;
+    let centre = (share + z2 / (2.0 * samples)) / (1.0 + z2 / samples);
+    let half = Z / (1.0 + z2 / samples) * (share * (1.0 - share) / samples + z2 / (4.0 * samples * samples)).sqrt();
+    Estimate { value: share, low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
+}
+
+/// Net share of `whole` that changes when `gained` (part of `whole`) is won and `lost` (not part of it) is lost: the ratio
+/// `(gained - lost) / whole` by its linearised variance. Never below 0.
+pub(crate) fn net_share(gained: &Tally, lost: &Tally, whole: &Tally) -> Estimate {
+    if whole.weight <= 0.0 {
+        return Estimate::exact(0.0);
+    }
+    let ratio = (gained.weight - lost.weight) / whole.weight;
+    let rest = whole.without(gained);
+    let spread = gained.variance * (1.0 - ratio).powi(2) + rest.variance * ratio.powi(2) + lost.variance;
+    let half = Z * spread.sqrt() / whole.weight;
+    let clamp = |share: f64| share.clamp(0.0, 1.0);
+    // A plain interval collapses where everything or nothing is gained: borrow Wilson's there.
+    let wilson = gained.share_of(whole);
+    let (low, high) = if lost.samples == 0 { (wilson.low, wilson.high) } else { (ratio - half, ratio + half) };
+    Estimate { value: clamp(ratio), low: clamp(low), high: clamp(high) }
+}

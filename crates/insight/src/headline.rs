@@ -1,0 +1,58 @@
+//! What the first three lines of a report say.
+
+use serde::Serialize;
+
+use crate::context::Analysis;
+use crate::decision::{DecisionRow, RowKey};
+use crate::totals::Totals;
+
+/// The findings that matter most, as data; wording is the report's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Headline {
+    /// Totals: share of remote accesses, controller imbalance.
+    pub totals: Totals,
+    /// The site that draws most accesses, if any does.
+    pub top: Option<DecisionRow>,
+    /// The machine-wide verdict.
+    pub verdict: Verdict,
+}
+
+/// Whether there is anything to fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// No memory access was seen.
+    NothingSeen,
+    /// Few remote accesses and balanced controllers.
+    NothingToFix,
+    /// Accesses travel.
+    Remote,
+    /// Accesses pile up on one controller.
+    Imbalanced,
+    /// Both.
+    RemoteAndImbalanced,
+}
+
+/// Remote share from which accesses are said to travel.
+const MUCH_REMOTE: f64 = 0.1;
+/// Imbalance (sample definition) from which a controller is said to be overloaded: one node at about twice the mean of four.
+const MUCH_IMBALANCE: f64 = 0.5;
+
+impl Analysis<'_> {
+    /// The headline.
+    #[must_use]
+    pub fn headline(&self) -> Headline {
+        let totals = self.totals();
+        let top = self.sites().into_iter().find(|row| row.key != RowKey::Unknown);
+        let is_remote = totals.remote_share.value >= MUCH_REMOTE;
+        let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
+        let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
+            (false, _, _) => Verdict::NothingSeen,
+            (true, false, false) => Verdict::NothingToFix,
+            (true, true, false) => Verdict::Remote,
+            (true, false, true) => Verdict::Imbalanced,
+            (true, true, true) => Verdict::RemoteAndImbalanced,
+        };
+        Headline { totals, top, verdict }
+    }
+}

@@ -1,0 +1,338 @@
+//! Whole-machine figures: totals, the node-to-node matrix, controller imbalance, links, and all of it over time.
+//!
+//! Exact where the engine counted every access and no filter is set; estimated from weighted samples otherwise. Each figure
+//! says which.
+
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ThreadIndex, TimeNs};
+use serde::Serialize;
+
+use crate::context::{AllSums, Analysis};
+use crate::estimate::{Estimate, Tally};
+
+/// Bytes that one memory access moves: a cache line.
+pub const LINE_BYTES: f64 = 64.0;
+
+/// How a figure was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Every access was counted.
+    Counted,
+    /// Estimated from samples.
+    Sampled,
+}
+
+/// Spread of accesses over the memory controllers: standard deviation over mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Imbalance {
+    /// With the sample standard deviation (divided by n - 1). All on one of four nodes gives 2.
+    pub sample: Estimate,
+    /// With the population standard deviation (divided by n). All on one of four nodes gives 1.73.
+    pub population: Estimate,
+}
+
+/// Who reaches whom: `accesses[i][j]` from node i to memory of node j, in the order of `nodes`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Matrix {
+    /// Nodes of rows and columns.
+    pub nodes: Vec<NodeId>,
+    /// Memory accesses.
+    pub accesses: Vec<Vec<Estimate>>,
+    /// How they were found.
+    pub source: Source,
+}
+
+/// Load of one directed link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LinkLoad {
+    /// Node that sends.
+    pub from: NodeId,
+    /// Node that receives.
+    pub to: NodeId,
+    /// Memory accesses whose data crossed it.
+    pub accesses: Estimate,
+    /// Bytes of data: 64 per access.
+    pub bytes: Estimate,
+}
+
+/// Totals of the recording, or of what the filter lets pass.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Totals {
+    /// How the accesses, shares and per-node figures were found.
+    pub source: Source,
+    /// Samples.
+    pub samples: u64,
+    /// Memory accesses.
+    pub accesses: Estimate,
+    /// Of these with known home: remote ones.
+    pub remote_accesses: Estimate,
+    /// Remote accesses over accesses with known home.
+    pub remote_share: Estimate,
+    /// Local accesses over accesses with known home (local access ratio).
+    pub local_share: Estimate,
+    /// Share of accesses that write.
+    pub write_share: Estimate,
+    /// Instrumented accesses of the program, where counted: memory accesses over these is the miss ratio.
+    pub program_accesses: Option<u64>,
+    /// Memory accesses that another cache answered, where counted.
+    pub cache_transfers: Option<u64>,
+    /// Accesses served by each node, in the order of [`Analysis::nodes`].
+    pub served: Vec<Estimate>,
+    /// Spread of `served` over the nodes that have memory.
+    pub imbalance: Imbalance,
+    /// Program time covered, in nanoseconds.
+    pub duration: TimeNs,
+}
+
+/// One slice of program time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bin {
+    /// Its start; it ends where the next begins.
+    pub start: TimeNs,
+    /// Samples.
+    pub samples: u64,
+    /// Memory accesses.
+    pub accesses: Estimate,
+    /// Share that is remote.
+    pub remote: Estimate,
+    /// Share that writes.
+    pub writes: Estimate,
+    /// Accesses made from each node.
+    pub from_node: Vec<f64>,
+    /// Accesses served by each node.
+    pub on_node: Vec<f64>,
+}
+
+/// Program time in equal slices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// Width of a slice in nanoseconds.
+    pub bin_ns: u64,
+    /// Slices.
+    pub bins: Vec<Bin>,
+}
+
+impl Analysis<'_> {
+    /// Exact number of all memory accesses: only without a filter, and where every access was counted.
+    #[must_use]
+    pub fn counted_total(&self) -> Option<f64> {
+        if !self.filter.is_empty() {
+            return None;
+        }
+        let counted: u64 = self.trace.threads().iter().filter_map(|t| t.counters.as_ref()).map(|c| c.memory_accesses).sum();
+        (counted > 0).then_some(counted as f64)
+    }
+
+    /// Totals.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let sums = self.sum();
+        let matrix = self.matrix();
+        let served: Vec<Estimate> = (0..self.nodes.len()).map(|node| column(&matrix, node)).collect();
+        let counted = self.counted_total();
+        let (remote_accesses, remote_share) = match matrix.source {
+            Source::Counted => counted_remote(&matrix),
+            Source::Sampled => (sums.remote.total(), sums.remote.share_of(&sums.known)),
+        };
+        let count = |field: fn(&numapilot_trace::record::Counters) -> u64| -> Option<u64> {
+            counted.map(|_| self.trace.threads().iter().filter_map(|t| t.counters.as_ref()).map(field).sum())
+        };
+        let writes = count(|counters| counters.memory_writes);
+        Totals {
+            source: matrix.source,
+            samples: sums.all.samples,
+            accesses: counted.map_or_else(|| sums.all.total(), Estimate::exact),
+            remote_accesses,
+            remote_share,
+            local_share: remote_share.complement(),
+            write_share: match (writes, counted) {
+                (Some(writes), Some(total)) => Estimate::exact(writes as f64 / total),
+                _ => sums.writes.share_of(&sums.all),
+            },
+            program_accesses: count(|counters| counters.accesses),
+            cache_transfers: count(|counters| counters.cache_transfers),
+            imbalance: self.imbalance(&served),
+            served,
+            duration: self.duration(),
+        }
+    }
+
+    fn duration(&self) -> TimeNs {
+        let end = self.trace.end();
+        match &self.filter.time {
+            Some(time) => TimeNs(time.end.0.min(end.0).saturating_sub(time.start.0)),
+            None => end,
+        }
+    }
+
+    /// The node-to-node matrix.
+    #[must_use]
+    pub fn matrix(&self) -> Matrix {
+        let n = self.nodes.len();
+        if let Some(counts) = self.counted_total().and_then(|_| self.counted_matrix()) {
+            let accesses = counts.iter().map(|row| row.iter().map(|&c| Estimate::exact(c)).collect()).collect();
+            return Matrix { nodes: self.nodes.clone(), accesses, source: Source::Counted };
+        }
+        let mut tallies = vec![vec![Tally::default(); n]; n];
+        for access in self.accesses() {
+            let from = access.node.and_then(|node| self.node_position(node));
+            let home = access.home.and_then(|node| self.node_position(node));
+            if let (Some(from), Some(home)) = (from, home) {
+                tallies[from][home].add(access.weight);
+            }
+        }
+        let accesses = tallies.iter().map(|row| row.iter().map(Tally::total).collect()).collect();
+        Matrix { nodes: self.nodes.clone(), accesses, source: Source::Sampled }
+    }
+
+    /// From the counters: what a thread added between two of its readings was added on the node that the later one names.
+    /// `None` when some thread's node is not known, so that the rows cannot be told apart.
+    fn counted_matrix(&self) -> Option<Vec<Vec<f64>>> {
+        let n = self.nodes.len();
+        let mut matrix = vec![vec![0.0; n]; n];
+        let mut before: Vec<Vec<u64>> = vec![Vec::new(); self.trace.threads().len()];
+        let mut add = |thread: ThreadIndex, node: Option<NodeId>, totals: &[u64]| -> Option<()> {
+            let last = before.get_mut(thread.0 as usize)?;
+            let from = node.and_then(|node| self.node_position(node));
+            for (home, &total) in totals.iter().enumerate() {
+                let added = total.saturating_sub(last.get(home).copied().unwrap_or(0));
+                if added > 0 {
+                    matrix[from?][self.node_position(NodeId(home as u16))?] += added as f64;
+                }
+            }
+            *last = totals.to_vec();
+            Some(())
+        };
+        for reading in self.trace.counters() {
+            add(reading.thread, reading.node, &reading.totals.by_home)?;
+        }
+        for thread in self.trace.threads() {
+            if let Some(counters) = &thread.counters {
+                add(thread.index, thread.node, &counters.by_home)?;
+            }
+        }
+        Some(matrix)
+    }
+
+    /// Imbalance of what the nodes served (in the order of [`Analysis::nodes`]) over those that have memory.
+    #[must_use]
+    pub fn imbalance(&self, served: &[Estimate]) -> Imbalance {
+        let values: Vec<Estimate> = (self.nodes.iter().zip(served))
+            .filter(|(node, _)| self.memory_nodes.contains(node))
+            .map(|(_, &served)| served)
+            .collect();
+        imbalance_of(&values)
+    }
+
+    /// Load of each directed link. `route(from, to)` lists the directed links that data takes from one node to another, in order;
+    /// data of an access flows from the page's home to the accessing node. Links in order of first node, then second.
+    pub fn links(&self, matrix: &Matrix, route: impl Fn(NodeId, NodeId) -> Vec<(NodeId, NodeId)>) -> Vec<LinkLoad> {
+        let mut loads = std::collections::BTreeMap::<(NodeId, NodeId), Estimate>::new();
+        for (from, row) in matrix.nodes.iter().zip(&matrix.accesses) {
+            for (home, accesses) in matrix.nodes.iter().zip(row).filter(|(home, _)| *home != from) {
+                for link in route(*home, *from) {
+                    let load = loads.entry(link).or_default();
+                    *load = sum_independent(*load, *accesses);
+                }
+            }
+        }
+        let row = |((from, to), accesses): ((NodeId, NodeId), Estimate)| LinkLoad {
+            from,
+            to,
+            accesses,
+            bytes: accesses.scaled(LINE_BYTES),
+        };
+        loads.into_iter().map(row).collect()
+    }
+
+    /// Everything over program time, in `bins` equal slices of what the filter's time (or else the recording) covers.
+    #[must_use]
+    pub fn series(&self, bins: usize) -> Series {
+        self.series_of(bins, self.accesses())
+    }
+
+    pub(crate) fn series_of(
+        &self,
+        bins: usize,
+        accesses: impl Iterator<Item = numapilot_flows::AccessRef>,
+    ) -> Series {
+        let bins = bins.clamp(1, 1 << 20);
+        let start = self.filter.time.as_ref().map_or(0, |time| time.start.0);
+        let bin_ns = self.duration().0.div_ceil(bins as u64).max(1);
+        let zeros = vec![0.0; self.nodes.len()];
+        let mut sums = vec![(AllSums::default(), zeros.clone(), zeros); bins];
+        for access in accesses {
+            let bin = (access.time.0.saturating_sub(start) / bin_ns).min(bins as u64 - 1) as usize;
+            let (all, from_node, on_node) = &mut sums[bin];
+            all.add(&access);
+            if let Some(node) = access.node.and_then(|node| self.node_position(node)) {
+                from_node[node] += f64::from(access.weight);
+            }
+            if let Some(node) = access.home.and_then(|node| self.node_position(node)) {
+                on_node[node] += f64::from(access.weight);
+            }
+        }
+        let bin = |(index, (all, from_node, on_node)): (usize, (AllSums, Vec<f64>, Vec<f64>))| Bin {
+            start: TimeNs(start + index as u64 * bin_ns),
+            samples: all.all.samples,
+            accesses: all.all.total(),
+            remote: all.remote.share_of(&all.known),
+            writes: all.writes.share_of(&all.all),
+            from_node,
+            on_node,
+        };
+        Series { bin_ns, bins: sums.into_iter().enumerate().map(bin).collect() }
+    }
+}
+
+fn column(matrix: &Matrix, node: usize) -> Estimate {
+    matrix.accesses.iter().map(|row| row[node]).fold(Estimate::default(), sum_independent)
+}
+
+fn counted_remote(matrix: &Matrix) -> (Estimate, Estimate) {
+    let (mut all, mut local) = (0.0, 0.0);
+    for (index, row) in matrix.accesses.iter().enumerate() {
+        all += row.iter().map(|accesses| accesses.value).sum::<f64>();
+        local += row[index].value;
+    }
+    let share = if all > 0.0 { (all - local) / all } else { 0.0 };
+    (Estimate::exact(all - local), Estimate::exact(share))
+}
+
+/// Sum of two independent estimates: margins add in quadrature, on each side.
+fn sum_independent(a: Estimate, b: Estimate) -> Estimate {
+    let value = a.value + b.value;
+    let below = ((a.value - a.low).powi(2) + (b.value - b.low).powi(2)).sqrt();
+    let above = ((a.high - a.value).powi(2) + (b.high - b.value).powi(2)).sqrt();
+    Estimate { value, low: value - below, high: value + above }
+}
+
+/// Imbalance of these loads: of controllers, or of links. Its interval is the linearised one of the loads' own.
+#[must_use]
+pub fn imbalance_of(loads: &[Estimate]) -> Imbalance {
+    let n = loads.len() as f64;
+    let mean = loads.iter().map(|load| load.value).sum::<f64>() / n;
+    if loads.len() < 2 || mean <= 0.0 {
+        return Imbalance::default();
+    }
+    let squares: f64 = loads.iter().map(|load| (load.value - mean).powi(2)).sum();
+    let population = (squares / n).sqrt() / mean;
+    let margin_squared: f64 = loads
+        .iter()
+        .map(|load| {
+            // d(sd / mean) / d(load) = (load - mean) / (n sd mean) - sd / (n mean^2); flat where all loads are equal.
+            let deviation = population * mean;
+            let spread = if deviation > 0.0 { (load.value - mean) / (n * deviation * mean) } else { 1.0 / (n.sqrt() * mean) };
+            ((spread - population / (n * mean)) * load.margin()).powi(2)
+        })
+        .sum();
+    let margin = margin_squared.sqrt();
+    let greatest = (n - 1.0).sqrt();
+    let estimate = |scale: f64| Estimate {
+        value: population * scale,
+        low: (population - margin).max(0.0) * scale,
+        high: (population + margin).min(greatest).max(population) * scale,
+    };
+    Imbalance { sample: estimate((n / (n - 1.0)).sqrt()), population: estimate(1.0) }
+}
