@@ -40,6 +40,11 @@ void *np_real(const char *name);
 static inline bool np_enter(struct np_slot *slot) { if (slot->in_hook) return false; slot->in_hook = 1; return true; }
 static inline void np_leave(struct np_slot *slot) { slot->in_hook = 0; }
 
+/* Who owns which bytes of np_slot.scratch. */
+#define NP_SCRATCH_SIM 0u     /* memory simulation (memsim.h), 512 bytes */
+#define NP_SCRATCH_VTIME 512u /* program time, 256 bytes */
+#define NP_SCRATCH_TRACK 768u /* tracker, 256 bytes */
+
 /* ---- ring.c: records ---- */
 static inline uint64_t np_order(void) {
 #if defined(__x86_64__)
@@ -108,6 +113,9 @@ void np_pages_policy(uintptr_t address, size_t bytes, int mode, const uint64_t *
 void np_thread_policy(struct np_slot *slot, int mode, const uint64_t *nodemask, unsigned mask_words);
 /* Fork child: page homes are inherited (copy on write), filters start empty. */
 void np_filter_thread_start(struct np_slot *slot);
+/* Another thread's next instrumented access takes the slow path (and there np_throttle), even if it would hit its first-stage filter: for
+ * threads that run ahead of the window in a loop that never misses. */
+void np_filter_poke(struct np_slot *slot);
 /* Writes NP_REC_COUNTERS if due (or if `force`). */
 void np_counters(struct np_slot *slot, bool force);
 

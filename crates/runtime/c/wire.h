@@ -21,6 +21,7 @@
 #define NP_MAX_CPUS 1024
 #define NP_PAGE_SHIFT 12
 #define NP_LINE_SHIFT 6
+#define NP_FILTER_OFFSET 4096u /* np_arena.filter_offset: fixed, because the call-outs' inline filter has it as a constant */
 
 /* How much the runtime records (np_config.mode). */
 enum np_mode {
