@@ -40,11 +40,6 @@ void *np_real(const char *name);
 static inline bool np_enter(struct np_slot *slot) { if (slot->in_hook) return false; slot->in_hook = 1; return true; }
 static inline void np_leave(struct np_slot *slot) { slot->in_hook = 0; }
 
-/* Who owns which bytes of np_slot.scratch. */
-#define NP_SCRATCH_SIM 0u     /* memory simulation (memsim.h), 512 bytes */
-#define NP_SCRATCH_VTIME 512u /* program time, 256 bytes */
-#define NP_SCRATCH_TRACK 768u /* tracker, 256 bytes */
-
 /* ---- ring.c: records ---- */
 static inline uint64_t np_order(void) {
 #if defined(__x86_64__)
