@@ -3,3 +3,4 @@
 
 pub mod ids;
 pub mod record;
+pub mod wire;

@@ -114,13 +114,35 @@ pub struct Counters {
 #[allow(missing_docs)]
 pub enum Event {
     Access(Access),
-    Alloc { address: VirtAddr, bytes: u64, kind: AllocKind, stack: StackId },
-    Free { address: VirtAddr },
+    Alloc {
+        address: VirtAddr,
+        bytes: u64,
+        kind: AllocKind,
+        stack: StackId,
+    },
+    Free {
+        address: VirtAddr,
+    },
     /// `flags` as `np_map_flags` in the wire format. `path` is empty for anonymous memory.
-    Map { address: VirtAddr, bytes: u64, flags: u32, file_offset: u64, path: String, stack: StackId },
-    Unmap { address: VirtAddr, bytes: u64 },
+    Map {
+        address: VirtAddr,
+        bytes: u64,
+        flags: u32,
+        file_offset: u64,
+        path: String,
+        stack: StackId,
+    },
+    Unmap {
+        address: VirtAddr,
+        bytes: u64,
+    },
     /// Frames are return addresses, innermost first.
-    Stack { id: StackId, frames: Vec<VirtAddr>, truncated: bool, failed: bool },
+    Stack {
+        id: StackId,
+        frames: Vec<VirtAddr>,
+        truncated: bool,
+        failed: bool,
+    },
     ThreadStart {
         index: ThreadIndex,
         pid: u32,
@@ -134,20 +156,62 @@ pub enum Event {
         start_routine: VirtAddr,
         created_at: StackId,
     },
-    ThreadEnd { index: ThreadIndex },
-    ThreadName { name: String },
-    ProcessStart { index: ProcessIndex, pid: u32, parent_pid: u32, parent: Option<ProcessIndex>, by_exec: bool, exe: String, arguments: Vec<String> },
+    ThreadEnd {
+        index: ThreadIndex,
+    },
+    ThreadName {
+        name: String,
+    },
+    ProcessStart {
+        index: ProcessIndex,
+        pid: u32,
+        parent_pid: u32,
+        parent: Option<ProcessIndex>,
+        by_exec: bool,
+        exe: String,
+        arguments: Vec<String>,
+    },
     /// `by_exec`: replaced by a new image. `code`: exit status where known.
-    ProcessEnd { index: ProcessIndex, by_exec: bool, code: i32 },
-    Module { id: ModuleId, address: VirtAddr, bytes: u64, bias: u64, path: String, build_id: Vec<u8> },
-    ModuleEnd { id: ModuleId },
+    ProcessEnd {
+        index: ProcessIndex,
+        by_exec: bool,
+        code: i32,
+    },
+    Module {
+        id: ModuleId,
+        address: VirtAddr,
+        bytes: u64,
+        bias: u64,
+        path: String,
+        build_id: Vec<u8>,
+    },
+    ModuleEnd {
+        id: ModuleId,
+    },
     /// `cause` as `np_place_cause`.
-    Place { address: VirtAddr, pages: u32, node: NodeId, cause: u8 },
+    Place {
+        address: VirtAddr,
+        pages: u32,
+        node: NodeId,
+        cause: u8,
+    },
     /// The thread now runs on this CPU.
-    Cpu { cpu: CpuId, node: NodeId },
+    Cpu {
+        cpu: CpuId,
+        node: NodeId,
+    },
     /// A wait; it ended at the record's stamp. `kind` as `np_sync_kind`.
-    Sync { kind: u32, object: u64, began: TimeNs },
+    Sync {
+        kind: u32,
+        object: u64,
+        began: TimeNs,
+    },
     Counters(Counters),
-    Lost { count: u64, cause: u32 },
-    Mark { text: String },
+    Lost {
+        count: u64,
+        cause: u32,
+    },
+    Mark {
+        text: String,
+    },
 }

@@ -1,0 +1,355 @@
+//! Layout of the arena and numbers of the records: a mirror of `wire.h`, held equal to it by `tests/wire_layout.rs`.
+
+#![allow(missing_docs)] // Field by field documented in wire.h; repeating it here would only drift.
+
+pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_5049;
+pub const ARENA_VERSION: u32 = 1;
+pub const MAX_NODES: usize = 64;
+pub const MAX_CPUS: usize = 1024;
+pub const PAGE_SHIFT: u32 = 12;
+pub const LINE_SHIFT: u32 = 6;
+/// "None" in a 16-bit field.
+pub const NONE16: u16 = 0xffff;
+/// "None" in a 32-bit field.
+pub const NONE32: u32 = 0xffff_ffff;
+
+/// `struct np_config`: set before the program starts, constant afterwards.
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub mode: u32,
+    pub bind: u32,
+    pub placement: u32,
+    pub node_count: u32,
+    pub cpu_count: u32,
+    pub clock_khz: u32,
+    pub seed: u64,
+    pub sample_period: u64,
+    pub sample_rate_hz: u32,
+    pub window_cycles: u32,
+    pub cycles_per_access_q8: u32,
+    pub l1_lines: u32,
+    pub l2_sets: u32,
+    pub l2_ways: u32,
+    pub l3_sets: u32,
+    pub l3_ways: u32,
+    pub l3_count: u32,
+    pub l2_cycles: u32,
+    pub l3_cycles: u32,
+    pub dir_entries_log2: u32,
+    pub max_stack_depth: u32,
+    pub memory_latency_cycles: [[u16; MAX_NODES]; MAX_NODES],
+    pub node_has_memory: [u8; MAX_NODES],
+    pub node_order: [[u8; MAX_NODES]; MAX_NODES],
+    pub cpu_order: [u16; MAX_CPUS],
+    pub cpu_node: [u16; MAX_CPUS],
+    pub cpu_l3: [u16; MAX_CPUS],
+}
+
+/// A cache line of its own, as `_Alignas(64)` does in C: the content starts a line and nothing follows it in that line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line<T>(pub T);
+
+impl<T> std::ops::Deref for Line<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for Line<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaState {
+    pub state: u32,
+    pub drain_futex: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaIds {
+    pub next_stack_id: u32,
+    pub next_thread_index: u32,
+    pub next_process_index: u32,
+    pub next_module_id: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaEpoch {
+    pub epoch_futex: u32,
+    pub epoch_waiters: u32,
+    pub slots_high: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaLosses {
+    pub lost_no_slot: u64,
+    pub lost_full: u64,
+    pub lost_stopped: u64,
+    pub failed_unwinds: u64,
+}
+
+/// `struct np_arena`, at offset 0 of the arena.
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct ArenaHeader {
+    pub magic: u64,
+    pub version: u32,
+    pub header_bytes: u32,
+    pub arena_bytes: u64,
+    pub slots_offset: u64,
+    pub slot_count: u32,
+    pub slot_bytes: u32,
+    pub filter_offset: u32,
+    pub filter_bytes: u32,
+    pub ring_offset: u32,
+    pub ring_bytes: u32,
+    pub l3_offset: u64,
+    pub dir_offset: u64,
+    pub sync_offset: u64,
+    pub start_order: u64,
+    pub start_ns: u64,
+    pub recorder_pid: u32,
+    pub reserved0: u32,
+    pub config: Config,
+    pub state: Line<ArenaState>,
+    pub ids: Line<ArenaIds>,
+    pub epoch: Line<ArenaEpoch>,
+    pub losses: Line<ArenaLosses>,
+    pub cpu_load: Line<[u16; MAX_CPUS_LOAD]>,
+}
+
+/// Length of `cpu_load`.
+pub const MAX_CPUS_LOAD: usize = MAX_CPUS;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlotHot {
+    pub accesses: u64,
+    pub stall_cycles: u64,
+    pub l1_mask: u32,
+    pub node: u32,
+    pub sample_left: u64,
+    pub sample_weight: u64,
+    pub cpu: u32,
+    pub thread_index: u32,
+    pub l3_index: u32,
+    pub in_hook: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlotProducer {
+    pub head: u64,
+    pub tail_seen: u64,
+    pub last_order: u64,
+    pub last_clock: u64,
+    pub rng: u64,
+    pub next_throttle: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlotConsumer {
+    pub tail: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlotIdentity {
+    pub state: u32,
+    pub run_state: u32,
+    pub pid: u32,
+    pub tid: u32,
+    pub process_index: u32,
+    pub parent_thread: u32,
+    pub stack_lo: u64,
+    pub stack_hi: u64,
+    pub generation: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SlotCounts {
+    pub l2_lookups: u64,
+    pub l3_lookups: u64,
+    pub memory_accesses: u64,
+    pub cache_transfers: u64,
+    pub memory_writes: u64,
+    pub next_counters: u64,
+    pub wait_cycles: u64,
+    pub reserved1: u64,
+    pub by_home: [u64; MAX_NODES],
+    pub by_home_written: [u64; MAX_NODES],
+    pub scratch: [u8; 1024],
+}
+
+/// `struct np_slot`: the head of each slot. The recorder reads it while the program writes it: go through atomics or
+/// volatile reads at [`offset_of`](std::mem::offset_of) positions, never through a reference.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub hot: Line<SlotHot>,
+    pub producer: Line<SlotProducer>,
+    pub consumer: Line<SlotConsumer>,
+    pub identity: Line<SlotIdentity>,
+    pub counts: Line<SlotCounts>,
+}
+
+/// Defines `u32` constants and a list of (C name, value) for the test against `wire.h`.
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident = $c:ident = $value:expr;)*) => {
+        $($(#[$doc])* pub const $name: u32 = $value;)*
+        /// Every constant with its name in `wire.h`.
+        pub const CONSTANTS: &[(&str, u64)] = &[$((stringify!($c), $value)),*];
+    };
+}
+
+constants! {
+    MODE_TRACK = NP_MODE_TRACK = 1;
+    MODE_INSTRUMENT = NP_MODE_INSTRUMENT = 2;
+    BIND_SPREAD = NP_BIND_SPREAD = 0;
+    BIND_PACK = NP_BIND_PACK = 1;
+    BIND_NONE = NP_BIND_NONE = 2;
+    PLACE_FIRST_TOUCH = NP_PLACE_FIRST_TOUCH = 0;
+    PLACE_INTERLEAVE = NP_PLACE_INTERLEAVE = 1;
+    STATE_RUN = NP_STATE_RUN = 1;
+    STATE_STOPPED = NP_STATE_STOPPED = 2;
+    SLOT_FREE = NP_SLOT_FREE = 0;
+    SLOT_CLAIMED = NP_SLOT_CLAIMED = 1;
+    SLOT_LIVE = NP_SLOT_LIVE = 2;
+    SLOT_CLOSED = NP_SLOT_CLOSED = 3;
+    RUN_RUNNING = NP_RUN_RUNNING = 0;
+    RUN_BLOCKED = NP_RUN_BLOCKED = 1;
+    REC_PAD = NP_REC_PAD = 1;
+    REC_TIME = NP_REC_TIME = 2;
+    REC_ALLOC = NP_REC_ALLOC = 3;
+    REC_ALLOC_BIG = NP_REC_ALLOC_BIG = 4;
+    REC_FREE = NP_REC_FREE = 5;
+    REC_MAP = NP_REC_MAP = 6;
+    REC_UNMAP = NP_REC_UNMAP = 7;
+    REC_STACK = NP_REC_STACK = 8;
+    REC_THREAD_START = NP_REC_THREAD_START = 9;
+    REC_THREAD_END = NP_REC_THREAD_END = 10;
+    REC_THREAD_NAME = NP_REC_THREAD_NAME = 11;
+    REC_PROCESS_START = NP_REC_PROCESS_START = 12;
+    REC_PROCESS_END = NP_REC_PROCESS_END = 13;
+    REC_MODULE = NP_REC_MODULE = 14;
+    REC_MODULE_END = NP_REC_MODULE_END = 15;
+    REC_ACCESS = NP_REC_ACCESS = 16;
+    REC_PLACE = NP_REC_PLACE = 17;
+    REC_CPU = NP_REC_CPU = 18;
+    REC_SYNC = NP_REC_SYNC = 19;
+    REC_COUNTERS = NP_REC_COUNTERS = 20;
+    REC_LOST = NP_REC_LOST = 21;
+    REC_ALLOC_KIND = NP_REC_ALLOC_KIND = 22;
+    REC_MARK = NP_REC_MARK = 23;
+    ALLOC_MALLOC = NP_ALLOC_MALLOC = 0;
+    ALLOC_CALLOC = NP_ALLOC_CALLOC = 1;
+    ALLOC_REALLOC = NP_ALLOC_REALLOC = 2;
+    ALLOC_ALIGNED = NP_ALLOC_ALIGNED = 3;
+    ALLOC_NEW = NP_ALLOC_NEW = 4;
+    ALLOC_NEW_ARRAY = NP_ALLOC_NEW_ARRAY = 5;
+    ALLOC_NUMA = NP_ALLOC_NUMA = 6;
+    ALLOC_BRK = NP_ALLOC_BRK = 7;
+    ALLOC_SHM = NP_ALLOC_SHM = 8;
+    MAP_ANONYMOUS = NP_MAP_ANONYMOUS = 1;
+    MAP_SHARED = NP_MAP_SHARED = 2;
+    MAP_EXEC = NP_MAP_EXEC = 4;
+    MAP_WRITE = NP_MAP_WRITE = 8;
+    MAP_STACK = NP_MAP_STACK = 16;
+    MAP_ALLOCATOR = NP_MAP_ALLOCATOR = 32;
+    MAP_INITIAL = NP_MAP_INITIAL = 64;
+    MAP_HUGE = NP_MAP_HUGE = 128;
+    MAP_BRK = NP_MAP_BRK = 256;
+    MAP_SHM = NP_MAP_SHM = 512;
+    ACCESS_WRITE = NP_ACCESS_WRITE = 1;
+    ACCESS_ATOMIC = NP_ACCESS_ATOMIC = 2;
+    ACCESS_RANGE = NP_ACCESS_RANGE = 4;
+    ACCESS_LEVEL_SHIFT = NP_ACCESS_LEVEL_SHIFT = 4;
+    LEVEL_UNKNOWN = NP_LEVEL_UNKNOWN = 0;
+    LEVEL_L1 = NP_LEVEL_L1 = 1;
+    LEVEL_L2 = NP_LEVEL_L2 = 2;
+    LEVEL_L3 = NP_LEVEL_L3 = 3;
+    LEVEL_MEMORY = NP_LEVEL_MEMORY = 4;
+    LEVEL_PEER_CACHE = NP_LEVEL_PEER_CACHE = 5;
+    PLACED_FIRST_TOUCH = NP_PLACED_FIRST_TOUCH = 0;
+    PLACED_POLICY = NP_PLACED_POLICY = 1;
+    PLACED_MOVED = NP_PLACED_MOVED = 2;
+    SYNC_CREATE = NP_SYNC_CREATE = 1;
+    SYNC_JOIN = NP_SYNC_JOIN = 2;
+    SYNC_MUTEX = NP_SYNC_MUTEX = 3;
+    SYNC_RWLOCK = NP_SYNC_RWLOCK = 4;
+    SYNC_COND = NP_SYNC_COND = 5;
+    SYNC_BARRIER = NP_SYNC_BARRIER = 6;
+    SYNC_SEM = NP_SYNC_SEM = 7;
+    SYNC_ONCE = NP_SYNC_ONCE = 8;
+    SYNC_TEAM_START = NP_SYNC_TEAM_START = 9;
+    SYNC_TEAM_END = NP_SYNC_TEAM_END = 10;
+    SYNC_OMP_BARRIER = NP_SYNC_OMP_BARRIER = 11;
+    SYNC_ATOMIC = NP_SYNC_ATOMIC = 12;
+    SYNC_FUTEX = NP_SYNC_FUTEX = 13;
+    SYNC_SLEEP = NP_SYNC_SLEEP = 14;
+    SYNC_WINDOW = NP_SYNC_WINDOW = 15;
+    SYNC_IO = NP_SYNC_IO = 16;
+    LOST_RING_FULL = NP_LOST_RING_FULL = 1;
+    LOST_NO_SLOT = NP_LOST_NO_SLOT = 2;
+    LOST_STOPPED = NP_LOST_STOPPED = 3;
+    LOST_STACK_TABLE = NP_LOST_STACK_TABLE = 4;
+}
+
+/// Name of an `np_sync_kind`, as tables and reports show it.
+#[must_use]
+pub fn sync_kind_name(kind: u32) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "unknown",
+        "create",
+        "join",
+        "mutex",
+        "rwlock",
+        "cond",
+        "barrier",
+        "sem",
+        "once",
+        "team_start",
+        "team_end",
+        "omp_barrier",
+        "atomic",
+        "futex",
+        "sleep",
+        "window",
+        "io",
+    ];
+    NAMES.get(kind as usize).copied().unwrap_or("unknown")
+}
+
+/// Name of an `np_loss`.
+#[must_use]
+pub fn loss_name(cause: u32) -> &'static str {
+    match cause {
+        LOST_RING_FULL => "ring_full",
+        LOST_NO_SLOT => "no_slot",
+        LOST_STOPPED => "stopped",
+        LOST_STACK_TABLE => "stack_table",
+        _ => "unknown",
+    }
+}
+
+/// Name of an `np_place_cause`.
+#[must_use]
+pub fn place_cause_name(cause: u8) -> &'static str {
+    match u32::from(cause) {
+        PLACED_FIRST_TOUCH => "first_touch",
+        PLACED_POLICY => "policy",
+        PLACED_MOVED => "moved",
+        _ => "unknown",
+    }
+}
