@@ -1,1 +1,36 @@
-fn main(){}
+//! `numapilot`: see, explain and fix memory placement on NUMA machines. This crate parses arguments, calls the crates that do the work, and turns their
+//! errors into messages and exit codes.
+//!
+//! Exit codes: 0 success; 1 failure; 2 wrong usage. `record` returns the program's own status (128 + n for signal n), or 126/127
+//! where it could not be run, as shells do. `cc`, `c++` and `fc` return the compiler's.
+
+mod args;
+mod commands;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    restore_sigpipe();
+    if let Some(code) = commands::compile::intercept() {
+        return code;
+    }
+    let arguments = args::Arguments::parse();
+    match commands::run(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("numapilot: {error:#}");
+            ExitCode::from(commands::exit_code_of(&error))
+        }
+    }
+}
+
+/// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.)
+fn restore_sigpipe() {
+    // SAFETY: called before any thread exists; setting a signal's default disposition has no other precondition.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

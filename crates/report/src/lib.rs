@@ -1,1 +1,8 @@
-//! report
+//! Renders machines and insights as text, JSON and SVG. Computes nothing: what is shown was decided in `insight`.
+
+pub mod heading;
+pub mod json;
+pub mod text;
+pub mod units;
+
+pub use heading::Heading;

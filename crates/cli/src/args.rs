@@ -1,0 +1,289 @@
+//! The command line: every command and option, with its help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+use clap::ValueEnum;
+
+/// See, explain and fix memory placement on NUMA machines.
+#[derive(Debug, Parser)]
+#[command(name = "numapilot", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  numapilot topo                                        this machine
+  numapilot topo --machine opteron-8385 --svg m.svg     a machine model, as a picture
+  numapilot c++ -O2 -pthread app.cpp -o app             compile with memory-access call-outs
+  numapilot record --machine opteron-8385 -- ./app      run it on the simulated machine
+  numapilot report app.numatrace                        which objects are remote, from which threads
+  numapilot report app.numatrace --object block         one object, over time";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Draw a machine: nodes, CPUs, caches, memory, distances and links
+    Topo(TopoArgs),
+    /// Record a program: its memory accesses, objects, threads and page homes
+    Record(Box<RecordArgs>),
+    /// Show a recording: which objects are accessed remotely, by which threads, and when
+    Report(Box<ReportArgs>),
+    /// Compile C with memory-access call-outs (all arguments go to the compiler)
+    #[command(disable_help_flag = true)]
+    Cc(CompileArgs),
+    /// Compile C++ with memory-access call-outs
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx(CompileArgs),
+    /// Compile Fortran with memory-access call-outs
+    #[command(disable_help_flag = true)]
+    Fc(CompileArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionArgs),
+    /// Write the manual pages into a folder
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot topo
+  numapilot topo --machine memprof-c
+  numapilot topo --machine ./my-machine.toml --json
+  numapilot topo --list")]
+pub struct TopoArgs {
+    /// Model name, model file, or `live` for this machine
+    #[arg(long, short, value_name = "NAME|FILE|live", default_value = "live")]
+    pub machine: String,
+    /// Print JSON
+    #[arg(long, conflicts_with = "list")]
+    pub json: bool,
+    /// Write a picture to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pub svg: Option<PathBuf>,
+    /// List the built-in models
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot record --machine opteron-8385 -- ./app --threads 16
+  numapilot record --machine memprof-c --bind pack --cpus 0-11 -o packed.numatrace -- ./app
+  numapilot record --placement interleave -- ./app          what if all memory were interleaved
+  numapilot record --engine track -- python3 script.py      objects and threads of any program
+
+The program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls speak of it.
+Times are the program's own on that machine, not this one's (docs/virtual-time.md).
+The exit status is the program's.")]
+pub struct RecordArgs {
+    /// Where the trace goes [default: PROGRAM.numatrace]
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace an older trace of that name (otherwise it is kept as DIR.old)
+    #[arg(long)]
+    pub force: bool,
+    /// auto, instrument or track
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub engine: String,
+    /// Machine to simulate: model name, model file, or `live` for this machine
+    #[arg(long, short, value_name = "NAME|FILE|live", default_value = "live")]
+    pub machine: String,
+    /// CPUs of that machine that threads may use, such as 0-7,16
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+    /// How threads are laid out on the CPUs
+    #[arg(long, value_enum, default_value_t = Bind::Spread)]
+    pub bind: Bind,
+    /// Where pages go at their first touch
+    #[arg(long, value_enum, default_value_t = Placement::FirstTouch)]
+    pub placement: Placement,
+    /// Keep one memory access in N as a sample, on average (randomised)
+    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    pub period: Option<u64>,
+    /// Samples per second of program time, whole program [default: 10000]
+    #[arg(long, value_name = "HZ")]
+    pub rate: Option<u32>,
+    /// How far a thread's clock may run ahead of the others', in microseconds of program time
+    #[arg(long, value_name = "US", default_value_t = 100)]
+    pub window: u64,
+    /// Seed of the sampling intervals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Frames kept per call stack
+    #[arg(long, value_name = "FRAMES", default_value_t = 64)]
+    pub max_stack: u32,
+    /// Threads alive at one time that can be recorded
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub max_threads: u32,
+    /// Ring of each thread, in KiB (a power of two)
+    #[arg(long, value_name = "KIB", default_value_t = 1024)]
+    pub ring_size: u32,
+    /// Set a variable in the program's environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Stop recording after this many seconds; the program runs on
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Stop recording when the raw trace has this many MiB; the program runs on
+    #[arg(long, value_name = "MIB")]
+    pub max_size: Option<u64>,
+    /// Stop when the program itself ends, even if processes that it started still run
+    #[arg(long)]
+    pub main_only: bool,
+    /// Keep the raw chunks beside the tables
+    #[arg(long)]
+    pub keep_raw: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM ARGS")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
+    /// Alternate between the nodes
+    Spread,
+    /// Fill one node after the other
+    Pack,
+    /// Not pinned: the idlest CPU at each start and wake-up
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    /// On the node of the thread that touches the page, as Linux does
+    FirstTouch,
+    /// Round robin over the nodes, as `numactl --interleave=all`
+    Interleave,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot report app.numatrace
+  numapilot report app.numatrace --object block         by name, or by number: --object S3, --object 1734
+  numapilot report app.numatrace --thread 5 --json
+  numapilot report app.numatrace --functions --stacks
+  numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
+  numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
+
+Figures are defined in docs/metrics.md. `±` is half of a 95 % interval; figures without it were counted.")]
+pub struct ReportArgs {
+    /// The trace, as written by `numapilot record`
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// One object or site: a number from the table (S3 or 1734) or a name
+    #[arg(long, value_name = "ID|NAME")]
+    pub object: Option<String>,
+    /// One thread: its number or name
+    #[arg(long, value_name = "N|NAME")]
+    pub thread: Option<String>,
+    /// The functions that access memory
+    #[arg(long)]
+    pub functions: bool,
+    /// The call stacks that access memory
+    #[arg(long)]
+    pub stacks: bool,
+    /// All threads
+    #[arg(long)]
+    pub threads: bool,
+    /// The node-to-node matrix and the links
+    #[arg(long)]
+    pub matrix: bool,
+    /// Objects one by one, not grouped by the place that allocates them
+    #[arg(long)]
+    pub instances: bool,
+    /// Rows per table
+    #[arg(long, short = 'n', value_name = "ROWS", default_value_t = 10)]
+    pub top: usize,
+    /// Only accesses from this moment on, in seconds of program time
+    #[arg(long, value_name = "SECONDS")]
+    pub from: Option<f64>,
+    /// Only accesses before this moment
+    #[arg(long, value_name = "SECONDS")]
+    pub to: Option<f64>,
+    /// Only accesses by threads on this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u16>,
+    /// Only remote accesses
+    #[arg(long)]
+    pub remote: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the traffic picture to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// When to use colour
+    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+    /// Columns to stay within
+    #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(60..=400))]
+    pub width: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Yes
+    Always,
+    /// No
+    Never,
+}
+
+#[derive(Debug, Args)]
+pub struct CompileArgs {
+    /// The compiler's arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub arguments: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    /// bash, elvish, fish, powershell or zsh
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Folder to write to
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_program_keeps_its_own_options() {
+        let arguments = Arguments::parse_from(["numapilot", "record", "-o", "x", "--", "./app", "--force", "-m"]);
+        let Command::Record(record) = arguments.command else { panic!("record") };
+        assert!(!record.force);
+        assert_eq!(record.command, ["./app", "--force", "-m"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! One file per command: arguments in, calls to the crates that do the work, output out.
+
+pub mod compile;
+mod record;
+mod report;
+mod shell;
+mod topo;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use numapilot_sources::SourceError;
+
+use crate::args::Command;
+
+/// Runs a command; its exit code where the command decides it.
+pub fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Cc(arguments) => Ok(compile::run(compile::CC, arguments.arguments)),
+        Command::Cxx(arguments) => Ok(compile::run(compile::CXX, arguments.arguments)),
+        Command::Fc(arguments) => Ok(compile::run(compile::FC, arguments.arguments)),
+        Command::Completions(arguments) => shell::completions(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// The exit code of a failure: as its source says, else 1.
+pub fn exit_code_of(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<SourceError>().map_or(1, |error| u8::try_from(error.exit_code()).unwrap_or(1))
+}

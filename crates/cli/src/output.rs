@@ -1,0 +1,51 @@
+//! Writing results: to standard output, or to a file that appears whole or not at all.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use numapilot_report::text::Look;
+
+use crate::args::Colour;
+use crate::args::LookArgs;
+
+/// How text for standard output is rendered.
+pub fn look(arguments: &LookArgs) -> Look {
+    let colour = match arguments.color {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+    };
+    Look { width: usize::from(arguments.width), colour }
+}
+
+/// Prints to standard output; a closed pipe is no failure.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+}
+
+/// Prints JSON with a final line feed.
+pub fn print_json(value: &serde_json::Value) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("JSON")?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Writes a file by way of a temporary one beside it, so that no half-written file is ever left under its name. `-` is standard output.
+pub fn write_file(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        return print(text);
+    }
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = Path::new(&temporary);
+    let written = fs::write(temporary, text).and_then(|()| fs::rename(temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(temporary);
+    }
+    written.with_context(|| format!("{}: cannot be written", path.display()))
+}

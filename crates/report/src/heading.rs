@@ -1,0 +1,93 @@
+//! What a recording was: the part of a report that does not come from its accesses.
+
+use numapilot_flows::Losses;
+use serde::Serialize;
+
+/// What ran where, how it was observed, and what got lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Heading {
+    /// The trace's path, as the user gave it.
+    pub trace: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Machine's name.
+    pub machine: String,
+    /// Number of nodes of the machine.
+    pub node_count: usize,
+    /// Whether the machine was simulated; otherwise the recording is of real hardware.
+    pub is_simulated: bool,
+    /// Engine that recorded.
+    pub engine: String,
+    /// How threads and pages were placed, in words ("threads spread, pages by first touch"). Empty where nothing was placed.
+    pub placement: String,
+    /// Program time in nanoseconds.
+    pub program_time_ns: u64,
+    /// Real time of the recording in nanoseconds.
+    pub wall_time_ns: u64,
+    /// Processes and threads seen.
+    pub process_count: usize,
+    /// Threads seen.
+    pub thread_count: usize,
+    /// Object instances seen.
+    pub object_count: usize,
+    /// Remarks: why no better engine was taken, what a script's interpreter is, how the program ended.
+    pub notes: Vec<String>,
+    /// What got lost.
+    pub losses: Losses,
+}
+
+impl Heading {
+    /// What limits the figures, one sentence each; empty when nothing was lost.
+    #[must_use]
+    pub fn limits(&self) -> Vec<String> {
+        let losses = &self.losses;
+        let counted = [
+            (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
+            (losses.no_slot, "records were dropped because too many threads lived at one time: raise --max-threads"),
+            (losses.stopped, "records were not written because recording had stopped (disk full, limit reached, or recorder gone)"),
+            (losses.stack_table, "call stacks were dropped because the stack table was full"),
+            (losses.damaged_chunks, "damaged chunks of the raw trace were skipped"),
+            (losses.torn_chunks, "torn chunks at the end of a file were dropped: the recorder was killed"),
+            (losses.failed_unwinds, "call stacks end early because unwinding failed"),
+            (losses.truncated_stacks, "call stacks were cut at the greatest depth: raise --max-stack"),
+            (losses.unresolved_locations, "code addresses have no function name: build with -g, keep the binaries"),
+            (losses.accesses_without_object, "sampled accesses hit memory of no known object"),
+            (losses.accesses_without_home, "sampled accesses hit pages of unknown home"),
+            (losses.unmatched_frees, "frees were of blocks allocated before recording began"),
+            (losses.inconsistent_records, "records contradicted each other and were skipped"),
+        ];
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loss_is_told() {
+        let mut heading = Heading::default();
+        assert!(heading.limits().is_empty());
+        // Set every counter there is, by way of the names: a new one that is forgotten above fails here.
+        let mut value = serde_json::to_value(&heading.losses).expect("losses");
+        let fields = value.as_object_mut().expect("an object");
+        let number = fields.len();
+        let losses = Losses {
+            ring_full: 1,
+            no_slot: 1,
+            stopped: 1,
+            stack_table: 1,
+            damaged_chunks: 1,
+            torn_chunks: 1,
+            failed_unwinds: 1,
+            truncated_stacks: 1,
+            unresolved_locations: 1,
+            accesses_without_object: 1,
+            accesses_without_home: 1,
+            unmatched_frees: 1,
+            inconsistent_records: 1,
+        };
+        heading.losses = losses;
+        assert_eq!(heading.limits().len(), number);
+    }
+}

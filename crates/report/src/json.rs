@@ -1,0 +1,59 @@
+//! The same reports for programs. Field names carry their units; shares lie between 0 and 1; every estimate is
+//! `{value, low, high}` with a 95 % interval (a point where it was counted). Per-node lists follow `nodes`.
+
+use numapilot_flows::Trace;
+use numapilot_insight::Analysis;
+use numapilot_insight::LinkLoad;
+use numapilot_insight::StackRow;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::heading::Heading;
+
+/// Version of the JSON reports: rises when a field changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// What every report starts with.
+#[must_use]
+pub fn base(heading: &Heading, analysis: &Analysis<'_>) -> Value {
+    json!({
+        "format": "numapilot-report",
+        "version": VERSION,
+        "recording": heading,
+        "limits": heading.limits(),
+        "nodes": analysis.nodes(),
+    })
+}
+
+/// The overview: headline, sites, matrix and links.
+#[must_use]
+pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkLoad], top: usize) -> Value {
+    let mut value = base(heading, analysis);
+    value["headline"] = json!(analysis.headline());
+    value["matrix"] = json!(analysis.matrix());
+    value["links"] = json!(links);
+    value["sites"] = json!(analysis.sites().into_iter().take(top).collect::<Vec<_>>());
+    value
+}
+
+/// Stacks with their frames spelled out.
+#[must_use]
+pub fn stacks(rows: &[StackRow], trace: &Trace) -> Value {
+    rows.iter()
+        .map(|row| {
+            let mut value = json!(row);
+            value["frames"] = json!(frames(trace, row.stack));
+            value
+        })
+        .collect()
+}
+
+/// The frames of a stack, innermost first.
+#[must_use]
+pub fn frames(trace: &Trace, stack: numapilot_trace::ids::StackId) -> Value {
+    let frames = trace.stack(stack).iter().flat_map(|&id| {
+        let location = trace.location(id);
+        location.frames.iter().map(move |frame| json!({"module": location.module, "frame": frame}))
+    });
+    frames.collect()
+}

@@ -1,0 +1,119 @@
+//! Functions and call stacks that access memory.
+
+use numapilot_flows::Trace;
+use numapilot_insight::CodeRow;
+use numapilot_insight::FunctionRow;
+use numapilot_insight::StackRow;
+
+use super::style::Look;
+use super::style::clean;
+use super::style::shorten;
+use super::table::Align;
+use super::table::Table;
+use crate::units;
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn place(file: &str, line: u32, module: &str) -> String {
+    match (file.is_empty(), line) {
+        (true, _) => base(module).to_owned(),
+        (false, 0) => base(file).to_owned(),
+        (false, line) => format!("{}:{line}", base(file)),
+    }
+}
+
+fn site_name(trace: &Trace, site: Option<numapilot_flows::SiteId>) -> String {
+    site.and_then(|id| trace.site(id).map(|site| format!("S{} {}", id.0, site.name))).unwrap_or_default()
+}
+
+/// The functions that access memory, most first.
+#[must_use]
+pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) -> String {
+    let mut table = Table::new()
+        .column("SHARE%", Align::Right)
+        .column("±", Align::Right)
+        .column("REMOTE%", Align::Right)
+        .column("WRITES%", Align::Right)
+        .flexible("FUNCTION", 20)
+        .flexible("WHERE", 12)
+        .flexible("REACHES MOST", 12);
+    for row in rows.iter().take(top) {
+        table.row([
+            format!("{:.1}", row.share.value * 100.0),
+            format!("{:.1}", units::margin_percent(&row.share)),
+            units::bare_percent(row.remote.value),
+            units::bare_percent(row.writes.value),
+            row.function.clone(),
+            place(&row.file, row.line, &row.module),
+            site_name(trace, row.top_site),
+        ]);
+    }
+    if table.is_empty() { "  no sampled accesses\n".to_owned() } else { table.render(look, 2) }
+}
+
+/// Call stacks, most accesses first, each with its frames, innermost first.
+#[must_use]
+pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> String {
+    if rows.is_empty() {
+        return "  no sampled accesses\n".to_owned();
+    }
+    let mut text = String::new();
+    for row in rows.iter().take(top) {
+        let head = format!(
+            "  {} of accesses, {} remote, mostly to {}",
+            units::share(&row.share),
+            units::percent(row.remote.value),
+            site_name(trace, row.top_site)
+        );
+        text.push_str(&look.heading(&shorten(&clean(&head), look.width)));
+        text.push('\n');
+        let frames = stack_frames(trace, row.stack);
+        for (depth, frame) in frames.iter().enumerate() {
+            let line = format!("    {depth:>2}  {frame}");
+            text.push_str(&shorten(&clean(&line), look.width));
+            text.push('\n');
+        }
+        if frames.is_empty() {
+            text.push_str("        stack unknown\n");
+        }
+    }
+    text
+}
+
+/// `function  file:line` for each frame, inlined ones marked.
+#[must_use]
+pub fn stack_frames(trace: &Trace, stack: numapilot_trace::ids::StackId) -> Vec<String> {
+    let mut frames = Vec::new();
+    for location in trace.stack(stack).iter().map(|&id| trace.location(id)) {
+        for frame in &location.frames {
+            let inlined = if frame.inlined { " (inlined)" } else { "" };
+            frames.push(format!("{}{inlined}  {}", frame.function, place(&frame.file, frame.line, &location.module)));
+        }
+    }
+    frames
+}
+
+/// Places in the code that reach one object or thread.
+#[must_use]
+pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
+    let mut table = Table::new()
+        .column("SHARE%", Align::Right)
+        .column("REMOTE%", Align::Right)
+        .column("WRITES%", Align::Right)
+        .flexible("FUNCTION", 20)
+        .flexible("WHERE", 16);
+    for row in rows.iter().take(top) {
+        let location = trace.location(row.location);
+        let frame = location.frames.first();
+        table.row([
+            format!("{:.1}", row.share.value * 100.0),
+            units::bare_percent(row.remote.value),
+            units::bare_percent(row.writes.value),
+            frame.map_or_else(|| "(unknown)".to_owned(), |frame| frame.function.to_string()),
+            frame.map_or_else(String::new, |frame| place(&frame.file, frame.line, &location.module)),
+        ]);
+    }
+    if table.is_empty() { "  no sampled accesses\n".to_owned() } else { table.render(look, 2) }
+}

@@ -1,0 +1,66 @@
+//! Who reaches whose memory: the node-to-node matrix, what each node serves, and the links.
+
+use numapilot_insight::LinkLoad;
+use numapilot_insight::Matrix;
+use numapilot_insight::Source;
+
+use super::style::Look;
+use super::table::Align;
+use super::table::Table;
+use crate::units;
+
+/// The matrix in percent of all accesses, local ones in brackets.
+#[must_use]
+pub fn matrix(matrix: &Matrix, look: Look) -> String {
+    let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
+    if all <= 0.0 {
+        return "  no memory accesses\n".to_owned();
+    }
+    let share = |value: f64| if value > 0.0 { format!("{:.1}", value / all * 100.0) } else { ".".to_owned() };
+    let mut table = Table::new().column("FROM \\ ON", Align::Left);
+    for node in &matrix.nodes {
+        table = table.column(&format!("node {node}"), Align::Right);
+    }
+    table = table.column("ALL", Align::Right);
+    for (row, node) in matrix.nodes.iter().enumerate() {
+        let cells = matrix.accesses[row].iter().enumerate().map(|(column, accesses)| {
+            let text = share(accesses.value);
+            if row == column { format!("[{text}]") } else { format!("{text} ") }
+        });
+        let sum: f64 = matrix.accesses[row].iter().map(|accesses| accesses.value).sum();
+        table.row([format!("node {node}")].into_iter().chain(cells).chain([share(sum)]));
+    }
+    let served = (0..matrix.nodes.len()).map(|column| matrix.accesses.iter().map(|row| row[column].value).sum::<f64>());
+    let served: Vec<String> = served.map(|sum| format!("{} ", share(sum))).collect();
+    table.row(["ALL".to_owned()].into_iter().chain(served).chain(["100.0".to_owned()]));
+    let how = if matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
+    let note = format!("  % of {} memory accesses, {how}; [local]\n", units::count(all));
+    table.render(look, 2) + &look.faint(&note)
+}
+
+/// Directed links by load.
+#[must_use]
+pub fn links(links: &[LinkLoad], program_time_ns: u64, look: Look) -> String {
+    if links.is_empty() {
+        return "  the machine's description has no links\n".to_owned();
+    }
+    let mut table = Table::new()
+        .column("LINK", Align::Left)
+        .column("ACCESSES", Align::Right)
+        .column("DATA", Align::Right)
+        .column("MEAN RATE", Align::Right);
+    let mut sorted: Vec<&LinkLoad> = links.iter().collect();
+    sorted.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value));
+    for link in sorted {
+        let rate = if program_time_ns == 0 { 0.0 } else { link.bytes.value / (program_time_ns as f64 / 1e9) };
+        table.row([
+            format!("{} → {}", link.from, link.to),
+            units::count(link.accesses.value),
+            units::bytes(link.bytes.value as u64),
+            format!("{}/s", units::bytes(rate as u64)),
+        ]);
+    }
+    let note = "  data of accesses only (64 bytes each, from home to reader), over program time; probes, write-backs and \
+                prefetches are not in it\n";
+    table.render(look, 2) + &look.faint(note)
+}

@@ -1,0 +1,27 @@
+//! Reports for terminals and files: plain text within a width, colour only where asked for.
+
+mod code;
+mod matrix;
+mod object;
+mod objects;
+mod overview;
+mod style;
+mod table;
+mod threads;
+mod timeline;
+
+pub use code::functions;
+pub use code::stacks;
+pub use matrix::links;
+pub use matrix::matrix;
+pub use object::object;
+pub use objects::objects;
+pub use overview::heading;
+pub use overview::headline;
+pub use style::Look;
+pub use style::clean;
+pub use style::shorten;
+pub use table::Align;
+pub use table::Table;
+pub use threads::thread;
+pub use threads::threads;

@@ -1,0 +1,144 @@
+//! The objects table: MemProf's decision row in one line, and what it means in the next.
+
+use numapilot_insight::DecisionRow;
+use numapilot_insight::Estimate;
+use numapilot_insight::Pattern;
+use numapilot_insight::RowKey;
+use numapilot_machine::NodeId;
+
+use super::style::Look;
+use super::table::Align;
+use super::table::Table;
+use crate::units;
+
+/// More nodes than this do not fit a line one by one: the largest is named.
+const NODES_IN_COLUMNS: usize = 4;
+
+/// The table of the first `top` rows, with a legend.
+#[must_use]
+pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -> String {
+    if rows.is_empty() {
+        return "  no sampled accesses\n".to_owned();
+    }
+    let node_titles = (per_node_title("FROM", nodes), per_node_title("ON", nodes));
+    let mut table = Table::new()
+        .dense()
+        .column("ID", Align::Left)
+        .flexible("OBJECT", 10)
+        .column("SIZE", Align::Right)
+        .column("SHARE%", Align::Right)
+        .column("±", Align::Right)
+        .column("REMOTE%", Align::Right)
+        .column("LOCAL%", Align::Right)
+        .column("PIN%", Align::Right)
+        .column("ELSE%", Align::Right)
+        .column(&node_titles.0, Align::Right)
+        .column(&node_titles.1, Align::Right)
+        .column("OWN%", Align::Right)
+        .column("1ST%", Align::Right);
+    for row in rows.iter().take(top) {
+        table.row([
+            key(row.key),
+            row.name.clone(),
+            units::bytes(row.bytes),
+            format!("{:.1}", row.share.value * 100.0),
+            margin(&row.share),
+            units::bare_percent(row.share_of_remote.value),
+            units::bare_percent(row.local.value),
+            optional(row.avoidable_by_pinning.as_ref()),
+            units::bare_percent(row.avoidable_by_allocating_elsewhere.value),
+            per_node(&row.from_node, nodes),
+            per_node(&row.on_node, nodes),
+            optional(row.by_allocator.as_ref()),
+            optional(row.before_others.as_ref()),
+        ]);
+        table.remark(&remark(row));
+    }
+    let mut text = table.render(look, 0);
+    if rows.len() > top {
+        text.push_str(&look.faint(&format!("    {} more; `-n {}` shows them\n", rows.len() - top, rows.len())));
+    }
+    text.push_str(&look.faint(LEGEND));
+    text
+}
+
+const LEGEND: &str = "\
+  SHARE of all memory accesses (± half the 95 % interval), REMOTE share of all remote ones, LOCAL part of the
+  object's own. Of its remote accesses, avoidable by PINning the allocating thread / by allocating ELSEwhere
+  (one node). FROM / ON: % by accessing node / by home node. OWN: by the allocating thread, 1ST: by it before others.
+";
+
+fn per_node_title(word: &str, nodes: &[NodeId]) -> String {
+    if nodes.len() > NODES_IN_COLUMNS || nodes.len() < 2 {
+        return format!("{word}%");
+    }
+    let numbers: Vec<String> = nodes.iter().map(|node| format!("{:>3}", format!("n{node}"))).collect();
+    format!("{word} {}", numbers.join(" "))
+}
+
+/// `25 25 25 25` for few nodes; `n3 40` (the largest, and its share) for many.
+fn per_node(shares: &[Estimate], nodes: &[NodeId]) -> String {
+    if nodes.len() <= NODES_IN_COLUMNS {
+        let cells: Vec<String> = shares.iter().map(|s| format!("{:>3}", units::bare_percent(s.value))).collect();
+        return cells.join(" ");
+    }
+    let largest = shares.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+    largest.map_or_else(String::new, |(s, node)| format!("n{node} {}", units::bare_percent(s.value)))
+}
+
+/// `S3` for a site, the bare number for an instance.
+#[must_use]
+pub fn key(key: RowKey) -> String {
+    match key {
+        RowKey::Site(site) => format!("S{}", site.0),
+        RowKey::Object(object) => object.to_string(),
+        RowKey::Unknown => "-".to_owned(),
+    }
+}
+
+fn margin(estimate: &Estimate) -> String {
+    if estimate.is_exact() { ".".to_owned() } else { format!("{:.1}", units::margin_percent(estimate)) }
+}
+
+fn optional(estimate: Option<&Estimate>) -> String {
+    estimate.map_or_else(|| "-".to_owned(), |e| units::bare_percent(e.value))
+}
+
+/// Where the object comes from and how it is used.
+fn remark(row: &DecisionRow) -> String {
+    let mut parts = Vec::new();
+    match (row.place.is_empty(), row.function.is_empty()) {
+        (false, false) => parts.push(format!("{} in {}", row.place, row.function)),
+        (false, true) => parts.push(row.place.clone()),
+        (true, false) => parts.push(row.function.clone()),
+        (true, true) => {}
+    }
+    parts.push(row.kind.word().to_owned());
+    if row.instances > 1 {
+        parts.push(format!("{} instances", row.instances));
+    }
+    parts.push(usage(row));
+    parts.join(" · ")
+}
+
+/// The pattern in words, with the figures that make it so.
+#[must_use]
+pub fn usage(row: &DecisionRow) -> String {
+    let writes = match row.read_only_bound {
+        Some(bound) => format!("no write seen (below {} with 95 % confidence)", units::percent(bound)),
+        None => format!("{} writes", units::percent(row.writes.value)),
+    };
+    let threads = if row.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", row.threads) };
+    let nodes = if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) };
+    match row.pattern {
+        Pattern::TooFewSamples => format!("only {} samples", row.samples),
+        Pattern::Local => format!("local already; {writes}"),
+        Pattern::PrivateRemote => format!("used by its allocating thread only, from another node than its home; {writes}"),
+        Pattern::UsedElsewhere => match row.best_node {
+            Some(node) => format!("used from node {node}, lives elsewhere; {writes}"),
+            None => format!("used from one node, lives elsewhere; {writes}"),
+        },
+        Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
+        Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Colours (only where asked for) and text that cannot talk to the terminal.
+
+use anstyle::{AnsiColor, Style};
+
+/// How text is rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Columns to stay within.
+    pub width: usize,
+    /// Whether to write colour sequences.
+    pub colour: bool,
+}
+
+impl Default for Look {
+    fn default() -> Look {
+        Look { width: 100, colour: false }
+    }
+}
+
+impl Look {
+    fn paint(self, style: Style, text: &str) -> String {
+        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    /// A heading.
+    #[must_use]
+    pub fn heading(self, text: &str) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    /// The few words that matter most.
+    #[must_use]
+    pub fn strong(self, text: &str) -> String {
+        self.paint(Style::new().bold().fg_color(Some(AnsiColor::Yellow.into())), text)
+    }
+
+    /// Side remarks.
+    #[must_use]
+    pub fn faint(self, text: &str) -> String {
+        self.paint(Style::new().dimmed(), text)
+    }
+
+    /// Something that limits what the figures can say.
+    #[must_use]
+    pub fn warning(self, text: &str) -> String {
+        self.paint(Style::new().fg_color(Some(AnsiColor::Red.into())), text)
+    }
+}
+
+/// The text with control characters, bidirectional overrides and line breaks shown as escapes: names come from programs and may
+/// be hostile to terminals.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let is_unsafe = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if !text.contains(is_unsafe) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if is_unsafe(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
+/// At most `width` columns, the middle left out where it is longer: the ends of paths and template names tell most.
+#[must_use]
+pub fn shorten(text: &str, width: usize) -> String {
+    use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    if width == 0 {
+        return String::new();
+    }
+    let take = |chars: &mut dyn Iterator<Item = char>, columns: usize| {
+        let mut used = 0;
+        let mut taken = Vec::new();
+        for c in chars {
+            used += c.width().unwrap_or(0);
+            if used > columns {
+                break;
+            }
+            taken.push(c);
+        }
+        taken
+    };
+    let head = take(&mut text.chars(), (width - 1).div_ceil(2));
+    let mut tail = take(&mut text.chars().rev(), (width - 1) / 2);
+    tail.reverse();
+    head.into_iter().chain(['…']).chain(tail).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unicode_width::UnicodeWidthStr;
+
+    #[test]
+    fn hostile_names_are_only_text() {
+        assert_eq!(clean("\u{1b}[2Jx\n"), "\\u{1b}[2Jx\\u{a}");
+        assert_eq!(clean("std::vector<int>"), "std::vector<int>");
+        assert_eq!(clean("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn shortening_keeps_both_ends_and_the_width() {
+        assert_eq!(shorten("streamcluster.cpp:412", 30), "streamcluster.cpp:412");
+        let short = shorten("a_very_long_function_name_that_goes_on", 15);
+        assert_eq!(short.width(), 15);
+        assert!(short.starts_with("a_very") && short.ends_with("goes_on"), "{short}");
+        assert!(shorten("日本語日本語日本語", 7).width() <= 7);
+        assert_eq!(shorten("abc", 0), "");
+    }
+
+    #[test]
+    fn no_colour_unless_asked() {
+        assert_eq!(Look::default().strong("x"), "x");
+        assert!(Look { colour: true, ..Look::default() }.strong("x").contains('\u{1b}'));
+    }
+}

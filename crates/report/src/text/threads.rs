@@ -1,0 +1,81 @@
+//! Threads, and one thread's flow (TEF).
+
+use numapilot_flows::Trace;
+use numapilot_insight::ThreadDetail;
+use numapilot_insight::ThreadRow;
+use numapilot_machine::NodeId;
+
+use super::code::code;
+use super::objects::objects;
+use super::style::Look;
+use super::table::Align;
+use super::table::Table;
+use super::timeline;
+use crate::units;
+
+fn name(row: &ThreadRow) -> String {
+    match (row.name.is_empty(), row.start_function.is_empty()) {
+        (false, false) => format!("{} ({})", row.name, row.start_function),
+        (true, false) => row.start_function.clone(),
+        (false, true) => row.name.clone(),
+        (true, true) => String::new(),
+    }
+}
+
+/// All threads, in creation order.
+#[must_use]
+pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: Look) -> String {
+    let mut table = Table::new()
+        .dense()
+        .column("THREAD", Align::Right)
+        .flexible("NAME", 10)
+        .column("PID", Align::Right)
+        .column("NODE", Align::Right)
+        .column("CPU", Align::Right)
+        .column("START", Align::Right)
+        .column("END", Align::Right)
+        .column("WAITED", Align::Right)
+        .column("ACCESSES", Align::Right)
+        .column("REMOTE%", Align::Right)
+        .flexible("REACHES MOST", 10);
+    for row in rows {
+        let process = trace.process(row.process).map_or_else(String::new, |process| process.pid.to_string());
+        let waited = row.wait_cycles.zip(clock_khz).map(|(cycles, khz)| units::time_ns((cycles as f64 * 1e6 / khz) as u64));
+        table.row([
+            row.thread.to_string(),
+            name(row),
+            process,
+            row.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
+            row.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
+            units::time_ns(row.start.0),
+            row.end.map_or_else(|| "-".to_owned(), |end| units::time_ns(end.0)),
+            waited.unwrap_or_else(|| "-".to_owned()),
+            units::count(row.accesses.value),
+            units::bare_percent(row.remote.value),
+            row.top_site.and_then(|id| trace.site(id).map(|s| format!("S{} {}", id.0, s.name))).unwrap_or_default(),
+        ]);
+    }
+    if table.is_empty() { "  no threads\n".to_owned() } else { table.render(look, 2) }
+}
+
+/// One thread: its row, its flow over time, the objects it reaches and the code that does.
+#[must_use]
+pub fn thread(detail: &ThreadDetail, trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
+    let mut text = look.heading(&format!("THREAD {}\n", detail.row.thread));
+    text.push_str(&threads(std::slice::from_ref(&detail.row), trace, None, look));
+    text.push('\n');
+    text.push_str(&look.heading("OVER PROGRAM TIME\n"));
+    let accesses: Vec<f64> = detail.series.bins.iter().map(|bin| bin.accesses.value).collect();
+    let remote: Vec<f64> = detail.series.bins.iter().map(|bin| bin.accesses.value * bin.remote.value).collect();
+    let most = timeline::greatest(accesses.iter().copied());
+    text.push_str(&format!("  accesses  {}\n", timeline::blocks(&accesses, most)));
+    text.push_str(&format!("  remote    {}\n", timeline::blocks(&remote, most)));
+    text.push_str(&look.faint(&format!("            one block is {}\n", units::time_ns(detail.series.bin_ns))));
+    text.push('\n');
+    text.push_str(&look.heading("OBJECTS IT REACHES (shares are of this thread's accesses)\n"));
+    text.push_str(&objects(&detail.sites, nodes, top, look));
+    text.push('\n');
+    text.push_str(&look.heading("CODE\n"));
+    text.push_str(&code(&detail.code, trace, top, look));
+    text
+}
