@@ -1,0 +1,55 @@
+/* callouts.h: what the call-outs' files share. The call-outs are the archive that `numapilot cc` links into instrumented
+ * programs: the `__tsan_*` entry points with the first-stage filter inline, nothing else of the runtime.
+ *
+ * Assumes: compiled as position-independent code with initial-exec thread-local storage, so that one archive serves PIE,
+ * non-PIE and shared objects (the linker turns the access into local-exec where it can). */
+#ifndef NUMAPILOT_CALLOUTS_H
+#define NUMAPILOT_CALLOUTS_H
+
+#include "np.h"
+
+/* Entry points are default-visible: libraries of one program share the copy that is first in link order. */
+#define NP_ENTRY NP_EXPORT
+
+extern NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
+extern struct np_callouts_abi numapilot_callouts;
+/* The copy that the tracker filled in: ours, or, in a library that hides its symbols, the program's. */
+extern NP_HIDDEN struct np_callouts_abi *np_callouts_primary;
+
+/* Slow paths, tail-called from the entry points, so that their caller's registers are those of the user's code. The argument order keeps the
+ * address where the entry point received it. */
+NP_HIDDEN void np_miss_read(uintptr_t address, struct np_slot *slot);
+NP_HIDDEN void np_miss_write(uintptr_t address, struct np_slot *slot);
+NP_HIDDEN void np_detached_read(uintptr_t address);
+NP_HIDDEN void np_detached_write(uintptr_t address);
+NP_HIDDEN void np_slow_read_range(uintptr_t address, size_t bytes);
+NP_HIDDEN void np_slow_write_range(uintptr_t address, size_t bytes);
+/* The same with the registers given by an entry point that cannot tail-call. */
+NP_HIDDEN void np_slow_access(uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
+/* This thread's slot, attaching the thread if need be. NULL: not recorded. */
+NP_HIDDEN struct np_slot *np_attach_slot(void);
+
+static inline uint64_t np_stage_one(const struct np_slot *slot, uintptr_t line) {
+    const uint64_t *entries = (const uint64_t *)((const char *)slot + NP_FILTER_OFFSET);
+    return entries[(uint32_t)line & slot->l1_mask];
+}
+
+static inline bool np_hits_read(const struct np_slot *slot, uintptr_t address) {
+    uintptr_t line = address >> NP_LINE_SHIFT;
+    return np_likely(np_stage_one(slot, line) >> 1 == line);
+}
+
+static inline bool np_hits_write(const struct np_slot *slot, uintptr_t address) {
+    uintptr_t line = address >> NP_LINE_SHIFT;
+    return np_likely(np_stage_one(slot, line) == (line << 1 | 1));
+}
+
+/* Bytes that lie in the line of their first byte. */
+static inline bool np_in_one_line(uintptr_t address, size_t bytes) {
+    return (address & ((1u << NP_LINE_SHIFT) - 1)) + bytes <= (1u << NP_LINE_SHIFT);
+}
+
+/* Work units of a block access: copies move 32 bytes per step. */
+static inline uint64_t np_range_work(size_t bytes) { return 1 + (bytes >> 5); }
+
+#endif
