@@ -1,6 +1,7 @@
 //! The stream of records that sources produce, and its two forms on disk: crash-safe chunks while recording, Parquet
 //! tables at rest. `docs/trace-format.md` documents both.
 
+pub mod chunk;
 pub mod ids;
 pub mod record;
 pub mod wire;

@@ -12,6 +12,7 @@ mod scan;
 pub use decode::{Decoder, decode};
 pub use encode::Encoder;
 pub use scan::scan;
+pub(crate) use scan::{peek_time, whole_records};
 
 use crate::ids::{Order, ThreadIndex, TimeNs};
 

@@ -153,13 +153,30 @@ pub fn scan(bytes: &[u8], state: &mut RingState) -> Result<(), WireError> {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        match frame(rest) {
-            Ok(found) => {
-                step(state, found, rest);
-                at += found.bytes;
-            }
-            Err(fault) => return Err(WireError { offset: state.offset, fault }),
-        }
+        let found = frame(rest).map_err(|fault| WireError { offset: state.offset, fault })?;
+        step(state, found, rest);
+        at += found.bytes;
     }
     Ok(())
+}
+
+/// Bytes of the leading records that fit into `limit`, but at least one record; 0 where the first one is bad.
+pub(crate) fn whole_records(bytes: &[u8], limit: usize) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        match frame(&bytes[at..]) {
+            Ok(found) if at == 0 || at + found.bytes <= limit => at += found.bytes,
+            _ => break,
+        }
+    }
+    at
+}
+
+/// Takes the bases from the time record that begins `bytes`, if one does.
+pub(crate) fn peek_time(bytes: &[u8], state: &mut RingState) {
+    if bytes.len() >= 32 && u32::from(bytes[0]) == REC_TIME {
+        state.order = Order(word(bytes, 16));
+        state.clock_cycles = word(bytes, 24);
+        state.bases_known = true;
+    }
 }

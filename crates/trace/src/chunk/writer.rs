@@ -1,0 +1,275 @@
+//! Appending chunks. Everything is written with `write_all` at a chunk's end, so what a crash or a full disk can leave is one torn chunk at
+//! the end of the last file.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::format::{ChunkHeader, ChunkKind, Compression, MAX_RAW_BYTES};
+use super::reader::RingId;
+use super::session::{SessionEnd, SessionStart};
+use super::{ChunkError, RAW_FOLDER};
+use crate::wire::{RingState, peek_time, scan, whole_records};
+
+/// How chunks are written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    /// Payload bytes at which a ring's chunk is written out.
+    pub chunk_bytes: usize,
+    /// Compression of ring payloads.
+    pub compression: Compression,
+    /// Size from which a new file is begun.
+    pub file_bytes: u64,
+}
+
+impl Default for WriterOptions {
+    fn default() -> WriterOptions {
+        WriterOptions { chunk_bytes: 128 << 10, compression: Compression::Zstd(1), file_bytes: 256 << 20 }
+    }
+}
+
+struct Pending {
+    bytes: Vec<u8>,
+    /// Before `bytes`.
+    base: RingState,
+    /// After `bytes`.
+    state: RingState,
+}
+
+/// Writes a recording's raw form. Bytes are held back per ring until a chunk is full: call [`ChunkWriter::flush`] every fraction of a
+/// second, so that a killed recorder loses little. Dropping it without [`ChunkWriter::finish`] loses what is held back.
+pub struct ChunkWriter {
+    folder: PathBuf,
+    path: PathBuf,
+    file: File,
+    file_number: u32,
+    file_used: u64,
+    sequence: u64,
+    options: WriterOptions,
+    session: SessionStart,
+    rings: HashMap<RingId, Pending>,
+    spare: Vec<Vec<u8>>,
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+    packed: Vec<u8>,
+    written: u64,
+}
+
+impl ChunkWriter {
+    /// Creates `trace/raw/` and its first file, with the session header in it.
+    ///
+    /// # Errors
+    /// If `trace` already holds chunks, or the system refuses.
+    pub fn create(trace: &Path, session: &SessionStart, options: WriterOptions) -> Result<ChunkWriter, ChunkError> {
+        let folder = trace.join(RAW_FOLDER);
+        std::fs::create_dir_all(&folder).map_err(ChunkError::io("create", &folder))?;
+        let compressor = match options.compression {
+            Compression::None => None,
+            Compression::Zstd(level) => {
+                Some(zstd::bulk::Compressor::new(level).map_err(ChunkError::io("set up compression for", &folder))?)
+            }
+        };
+        let (path, file) = create_file(&folder, 0)?;
+        let mut writer = ChunkWriter {
+            folder,
+            path,
+            file,
+            file_number: 0,
+            file_used: 0,
+            sequence: 0,
+            options,
+            session: session.clone(),
+            rings: HashMap::new(),
+            spare: Vec::new(),
+            compressor,
+            packed: Vec::new(),
+            written: 0,
+        };
+        writer.write_json(ChunkKind::SessionStart, &serde_json::to_vec(session).unwrap_or_default())?;
+        Ok(writer)
+    }
+
+    /// Takes a piece of a ring: whole records, following on the pieces given before for the same ring. They are copied; the caller may
+    /// release the ring's space at once.
+    ///
+    /// # Errors
+    /// If the system refuses to write (a full disk). The file then ends in at most one torn chunk, and the writer must not be used again except
+    /// for being dropped.
+    pub fn append(&mut self, ring: RingId, bytes: &[u8]) -> Result<(), ChunkError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let limit = self.options.chunk_bytes.clamp(4096, MAX_RAW_BYTES);
+            let pending = self.rings.entry(ring).or_insert_with(|| {
+                let state = RingState::new(self.session.clock());
+                Pending { bytes: self.spare.pop().unwrap_or_default(), base: state, state }
+            });
+            let take = if rest.len() <= limit { rest.len() } else { piece(rest, limit) };
+            if !pending.bytes.is_empty() && pending.bytes.len() + take > limit {
+                self.flush_ring(ring)?;
+                continue;
+            }
+            let (now, later) = rest.split_at(take);
+            if pending.bytes.is_empty() && !pending.base.bases_known {
+                // The header then says from when on its records are: merging rings needs no look inside.
+                peek_time(now, &mut pending.base);
+            }
+            if scan(now, &mut pending.state).is_err() {
+                // Kept as it is, for the reader to report; nothing is known of what follows.
+                pending.state.bases_known = false;
+            }
+            pending.bytes.extend_from_slice(now);
+            rest = later;
+            if pending.bytes.len() >= limit {
+                self.flush_ring(ring)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes out what is held back for `ring`.
+    ///
+    /// # Errors
+    /// As [`ChunkWriter::append`].
+    pub fn flush_ring(&mut self, ring: RingId) -> Result<(), ChunkError> {
+        let Some(pending) = self.rings.get_mut(&ring) else { return Ok(()) };
+        if pending.bytes.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut pending.bytes);
+        let base = pending.base;
+        pending.base = pending.state;
+        let result = self.write_chunk(ChunkKind::Ring, ring, &base, &bytes);
+        bytes.clear();
+        if let Some(pending) = self.rings.get_mut(&ring) {
+            pending.bytes = bytes;
+        }
+        result
+    }
+
+    /// The ring's thread ended and was drained: writes out what is held back and forgets the ring.
+    ///
+    /// # Errors
+    /// As [`ChunkWriter::append`].
+    pub fn close_ring(&mut self, ring: RingId) -> Result<(), ChunkError> {
+        self.flush_ring(ring)?;
+        if let Some(pending) = self.rings.remove(&ring) {
+            if self.spare.len() < 64 {
+                self.spare.push(pending.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes out everything that is held back (to the system, not to the disk: it survives the death of this process, not of the machine).
+    ///
+    /// # Errors
+    /// As [`ChunkWriter::append`].
+    pub fn flush(&mut self) -> Result<(), ChunkError> {
+        let mut waiting: Vec<RingId> =
+            self.rings.iter().filter(|(_, pending)| !pending.bytes.is_empty()).map(|(ring, _)| *ring).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().try_for_each(|ring| self.flush_ring(ring))
+    }
+
+    /// Writes everything out, then the session's end; with `sync`, waits until it is on the disk.
+    ///
+    /// # Errors
+    /// As [`ChunkWriter::append`].
+    pub fn finish(mut self, end: &SessionEnd, sync: bool) -> Result<(), ChunkError> {
+        self.flush()?;
+        self.write_json(ChunkKind::SessionEnd, &serde_json::to_vec(end).unwrap_or_default())?;
+        if sync {
+            self.file.sync_all().map_err(ChunkError::io("sync", &self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes written to files so far.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.written
+    }
+
+    fn write_json(&mut self, kind: ChunkKind, json: &[u8]) -> Result<(), ChunkError> {
+        let base = RingState::new(self.session.clock());
+        self.write_chunk(kind, RingId { slot: u32::MAX, generation: 0 }, &base, json)
+    }
+
+    /// Each file begins with the session's start, so that damage to one copy loses nothing.
+    fn next_file(&mut self) -> Result<(), ChunkError> {
+        self.file_number += 1;
+        (self.path, self.file) = create_file(&self.folder, self.file_number)?;
+        self.file_used = 0;
+        self.write_json(ChunkKind::SessionStart, &serde_json::to_vec(&self.session).unwrap_or_default())
+    }
+
+    fn write_chunk(&mut self, kind: ChunkKind, ring: RingId, base: &RingState, raw: &[u8]) -> Result<(), ChunkError> {
+        if raw.len() > MAX_RAW_BYTES {
+            return Err(ChunkError::TooLarge { bytes: raw.len(), limit: MAX_RAW_BYTES });
+        }
+        if self.file_used >= self.options.file_bytes {
+            self.next_file()?;
+        }
+        self.packed.clear();
+        self.packed.resize(super::HEADER_BYTES, 0);
+        let compressed = self.pack(raw);
+        if !compressed {
+            self.packed.truncate(super::HEADER_BYTES);
+            self.packed.extend_from_slice(raw);
+        }
+        let stored = &self.packed[super::HEADER_BYTES..];
+        let header = ChunkHeader {
+            kind,
+            compressed,
+            bases_known: base.bases_known,
+            payload_crc: crc32fast::hash(stored),
+            raw_bytes: raw.len() as u32,
+            stored_bytes: stored.len() as u32,
+            sequence: self.sequence,
+            slot: ring.slot,
+            thread: base.thread,
+            generation: ring.generation,
+            base_order: base.order,
+            base_clock: base.clock_cycles,
+        };
+        self.packed[..super::HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        self.file.write_all(&self.packed).map_err(ChunkError::io("write to", &self.path))?;
+        self.sequence += 1;
+        self.file_used += self.packed.len() as u64;
+        self.written += self.packed.len() as u64;
+        Ok(())
+    }
+
+    /// Appends the compressed form of `raw` to `packed`; false where that is not smaller.
+    fn pack(&mut self, raw: &[u8]) -> bool {
+        let Some(compressor) = &mut self.compressor else { return false };
+        let start = self.packed.len();
+        self.packed.resize(start + zstd::zstd_safe::compress_bound(raw.len()), 0);
+        match compressor.compress_to_buffer(raw, &mut self.packed[start..]) {
+            Ok(bytes) if bytes < raw.len() => {
+                self.packed.truncate(start + bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How many of `bytes` go into one chunk: whole records up to `limit`, and bytes that are no records as they come.
+fn piece(bytes: &[u8], limit: usize) -> usize {
+    match whole_records(bytes, limit) {
+        0 => bytes.len().min(limit),
+        whole => whole,
+    }
+}
+
+fn create_file(folder: &Path, number: u32) -> Result<(PathBuf, File), ChunkError> {
+    let path = folder.join(format!("{number:05}.chunks"));
+    match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(file) => Ok((path, file)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(ChunkError::Exists(folder.parent().unwrap_or(folder).to_path_buf()))
+        }
+        Err(error) => Err(ChunkError::io("create", path)(error)),
+    }
+}
