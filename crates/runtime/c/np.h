@@ -37,8 +37,16 @@ void np_attach_process(void);
 void *np_real(const char *name);
 
 /* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
-static inline bool np_enter(struct np_slot *slot) { if (slot->in_hook) return false; slot->in_hook = 1; return true; }
-static inline void np_leave(struct np_slot *slot) { slot->in_hook = 0; }
+static inline bool np_enter(struct np_slot *slot) {
+    if (slot->in_hook) return false;
+    slot->in_hook = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a signal handler of this thread sees the guard before anything that it guards */
+    return true;
+}
+static inline void np_leave(struct np_slot *slot) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    slot->in_hook = 0;
+}
 
 /* ---- ring.c: records ---- */
 static inline uint64_t np_order(void) {
@@ -66,7 +74,12 @@ uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs);
 /* Modules came or went: forget cached unwinding rules. */
 void np_unwind_modules_changed(void);
 
-/* ---- thread.c, process.c, modules.c, alloc.c, map.c: the tracker's hooks (interposed functions, nothing to call) ---- */
+/* ---- thread.c, process.c, modules.c, alloc.c, map.c: the tracker's hooks (interposed functions) ---- */
+/* A block was made (call after it was) or is about to be given back (call before), outside of malloc's family: numa_alloc_*. NULL is ignored. errno is kept. */
+void np_record_alloc(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller);
+void np_record_free(void *block);
+/* Final clock and index of a thread that has ended, for whoever joined it. False: unknown (not started through our hooks, or not recorded). */
+bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index);
 
 /* Who owns which part of np_slot.scratch (offsets in bytes; zeroed when a slot is claimed). */
 #define NP_SCRATCH_VTIME 0     /* 256 bytes: vtime.c */
@@ -91,7 +104,7 @@ void np_throttle(struct np_slot *slot);
 /* Called by thread.c: in the new thread before its start routine / at its end; gives the thread its model CPU (slot->cpu, node, l3_index). */
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock);
 void np_vtime_thread_end(struct np_slot *slot);
-/* Clock at which thread ended, for whoever joins it: kept by thread.c per pthread_t. */
+/* Clock at which a thread ended, for whoever joins it: np_thread_end_clock above. */
 
 /* ---- filter.c, pages.c, sample.c: the simulated memory system ---- */
 /* An access that left the first-stage filter: private filter, coherence, L3, memory; charges the clock, counts, samples, throttles. */
