@@ -1,7 +1,52 @@
-//! What a NUMA machine *is*: nodes, CPUs, memory, caches, links, routes, latency and bandwidth. One type serves the live
-//! system (read from sysfs under a root prefix) and model files.
+//! What a NUMA machine *is*: nodes, CPUs, memory, caches, directed links, routes, latency and bandwidth. One type, [`Machine`],
+//! serves the live system (read from sysfs under a root prefix) and model files (`docs/machine-model.md`).
+//!
+//! The crate only reads files. It assumes of the kernel what `Documentation/ABI/stable/sysfs-devices-node` and
+//! `Documentation/admin-guide/mm/numaperf.rst` describe, and that any of it may be missing.
 
+mod builtin;
+mod check;
+mod cpulist;
+mod error;
+mod hardware;
 mod ids;
+mod machine;
+mod model;
+mod parts;
+mod route;
+mod sysfs;
+mod threads;
 
+pub use builtin::builtin_names;
+pub use builtin::builtin_text;
+pub use cpulist::CpuListError;
+pub use cpulist::format_cpu_list;
+pub use cpulist::parse_cpu_list;
+pub use error::MachineError;
+pub use error::Problem;
+pub use hardware::Cache;
+pub use hardware::CacheKind;
+pub use hardware::Coherence;
+pub use hardware::Cpu;
+pub use hardware::Endpoint;
+pub use hardware::Figure;
+pub use hardware::FigureValue;
+pub use hardware::Link;
+pub use hardware::MachineSource;
+pub use hardware::Node;
+pub use hardware::NodeKind;
+pub use hardware::Router;
+pub use hardware::Routing;
+pub use ids::CoreId;
 pub use ids::CpuId;
+pub use ids::LinkId;
 pub use ids::NodeId;
+pub use ids::RouterId;
+pub use ids::SocketId;
+pub use machine::Machine;
+pub use threads::Bind;
+
+/// Most nodes that a machine may have: what the runtime's tables hold.
+pub const MAX_NODES: usize = 64;
+/// Most CPUs that a machine may have.
+pub const MAX_CPUS: usize = 1024;

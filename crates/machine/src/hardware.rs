@@ -1,0 +1,218 @@
+//! The parts of a machine as plain data: nodes, CPUs, caches, links, routers, and the figures that describe them.
+//! Units are in the names; `None` means that nobody told us, never zero.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CoreId, CpuId, LinkId, NodeId, RouterId, SocketId};
+
+/// Where a machine's description came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineSource {
+    /// Read from the running system, or from a captured tree of one.
+    Live {
+        /// The prefix under which `/sys` and `/proc` were read; `/` on the running system.
+        root: PathBuf,
+    },
+    /// Read from a model file.
+    Model {
+        /// That file.
+        path: PathBuf,
+    },
+    /// One of the models that the library carries.
+    Builtin,
+}
+
+/// What a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeKind {
+    /// CPUs and memory: the common case.
+    CpusAndMemory,
+    /// Memory without CPUs: a CXL expander, high-bandwidth memory as a node of its own, a node all of whose CPUs are removed.
+    MemoryOnly,
+    /// CPUs without memory.
+    CpusOnly,
+    /// Neither.
+    Empty,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The kernel's or the model's number.
+    pub id: NodeId,
+    /// Package that the node belongs to, where known and single.
+    pub socket: Option<SocketId>,
+    /// CPUs of the node, online or not, ascending.
+    pub cpus: Vec<CpuId>,
+    /// Installed memory in bytes; 0 on a node without memory.
+    pub memory_bytes: u64,
+    /// Free memory in bytes when it was read; `None` for models.
+    pub free_bytes: Option<u64>,
+    /// Peak bandwidth of the node's memory in bytes per second.
+    pub memory_bandwidth_bytes_per_s: Option<f64>,
+    /// What the memory is, in words ("2 channels of DDR2-800").
+    pub memory_kind: Option<String>,
+}
+
+impl Node {
+    /// What the node has, from its CPUs and its memory.
+    pub fn kind(&self) -> NodeKind {
+        match (self.cpus.is_empty(), self.memory_bytes == 0) {
+            (false, false) => NodeKind::CpusAndMemory,
+            (true, false) => NodeKind::MemoryOnly,
+            (false, true) => NodeKind::CpusOnly,
+            (true, true) => NodeKind::Empty,
+        }
+    }
+
+    /// Whether pages can live here.
+    pub fn has_memory(&self) -> bool {
+        self.memory_bytes > 0
+    }
+
+    /// Whether threads can run here (online or not).
+    pub fn has_cpus(&self) -> bool {
+        !self.cpus.is_empty()
+    }
+}
+
+/// A logical CPU (a hardware thread).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The kernel's or the model's number.
+    pub id: CpuId,
+    /// Its node; `None` for an offline CPU of which the kernel no longer says it.
+    pub node: Option<NodeId>,
+    /// Its package.
+    pub socket: Option<SocketId>,
+    /// Its core, unique in the machine.
+    pub core: Option<CoreId>,
+    /// Whether threads can run on it now.
+    pub online: bool,
+    /// CPUs of the same core, itself among them, ascending.
+    pub siblings: Vec<CpuId>,
+}
+
+impl Cpu {
+    /// 0 for the first hardware thread of a core, 1 for the second, and so on.
+    pub fn smt_rank(&self) -> usize {
+        self.siblings.iter().position(|&c| c == self.id).unwrap_or(0)
+    }
+}
+
+/// What a cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheKind {
+    /// Data only.
+    Data,
+    /// Instructions only.
+    Instruction,
+    /// Both.
+    Unified,
+}
+
+/// One cache (not a kind of cache: a machine with 16 private L2s has 16 of these).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3, ...
+    pub level: u8,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// Capacity.
+    pub size_bytes: u64,
+    /// Line size.
+    pub line_bytes: Option<u32>,
+    /// Associativity; `None` where unknown or fully associative.
+    pub ways: Option<u32>,
+    /// Load-to-use latency in core cycles.
+    pub latency_cycles: Option<f64>,
+    /// CPUs that share it, ascending.
+    pub cpus: Vec<CpuId>,
+}
+
+/// Where a link begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    /// A NUMA node.
+    Node(NodeId),
+    /// A switch without CPUs or memory: an I/O die, a mesh, a node controller.
+    Router(RouterId),
+}
+
+/// A point of the interconnect that only forwards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Router {
+    /// Its name in the model file.
+    pub name: String,
+    /// The package that it is part of, where that makes sense.
+    pub socket: Option<SocketId>,
+}
+
+/// A *directed* link: a full-duplex cable is two of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Index of this link in [`crate::Machine::links`].
+    pub id: LinkId,
+    /// Where it begins.
+    pub from: Endpoint,
+    /// Where it ends.
+    pub to: Endpoint,
+    /// Peak bandwidth in this direction, bytes per second.
+    pub bandwidth_bytes_per_s: f64,
+    /// Time that one crossing adds, where known by itself.
+    pub latency_ns: Option<f64>,
+    /// What it is, in words ("HyperTransport 1.0").
+    pub kind: String,
+}
+
+/// How a core learns who else holds a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coherence {
+    /// Every miss asks every other node and waits for the slowest answer: links carry probes even for local misses.
+    Broadcast,
+    /// A directory or probe filter at the home node tells whom to ask.
+    Directory,
+}
+
+/// How paths through the links were chosen where the model gives none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// Fewest links.
+    #[default]
+    Shortest,
+    /// Greatest bandwidth of the narrowest link; among those, fewest links.
+    Widest,
+}
+
+/// A number or a few words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FigureValue {
+    /// A number in the figure's unit.
+    Number(f64),
+    /// Words: a layout, a protocol.
+    Text(String),
+}
+
+/// One figure or fact of a machine's description, with where it is from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Its place in the model file, as a TOML path (`nodes[0].memory_gib`), or the file that it was read from.
+    pub place: String,
+    /// The number, or the words.
+    pub value: FigureValue,
+    /// The number's unit; empty for words.
+    pub unit: String,
+    /// Who says so.
+    pub source: String,
+    /// Whether it is an estimate, to be calibrated.
+    pub estimate: bool,
+}

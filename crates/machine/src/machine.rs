@@ -1,0 +1,357 @@
+//! [`Machine`]: checked parts with the tables derived from them, and the questions that the rest of the program asks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check;
+use crate::error::{MachineError, Problem};
+use crate::hardware::{Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing};
+use crate::ids::{CpuId, LinkId, NodeId};
+use crate::parts::MachineParts;
+use crate::route::{Edge, Graph};
+use crate::{builtin, model, sysfs};
+
+/// Idle latency of a local load where nobody told us: the middle of what servers of the last ten years have.
+const GUESSED_LOCAL_LATENCY_NS: f64 = 100.0;
+
+/// A NUMA machine: the live one, or one from a model file. Immutable, and consistent by construction: ids are unique, every CPU is in
+/// at most one node, links join things that exist, and where there are links, every node reaches every other.
+///
+/// It serialises to its plain parts (JSON in a trace) and is checked again when it is read back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "MachineParts", into = "MachineParts")]
+pub struct Machine {
+    parts: MachineParts,
+    node_index: BTreeMap<NodeId, usize>,
+    cpu_index: BTreeMap<CpuId, usize>,
+    /// Per CPU (by index), the position of its L3 among the L3 caches.
+    l3_of_cpu: Vec<Option<usize>>,
+    /// `[from * nodes + to]`: all equal paths; empty on the diagonal and where links are unknown.
+    routes: Vec<Vec<Vec<LinkId>>>,
+}
+
+impl TryFrom<MachineParts> for Machine {
+    type Error = Problem;
+
+    /// Checks the parts and derives the tables.
+    fn try_from(parts: MachineParts) -> Result<Self, Problem> {
+        check::parts(&parts)?;
+        let node_index: BTreeMap<_, _> = parts.nodes.iter().enumerate().map(|(i, n)| (n.id, i)).collect();
+        let cpu_index: BTreeMap<_, _> = parts.cpus.iter().enumerate().map(|(i, c)| (c.id, i)).collect();
+        let mut l3_of_cpu = vec![None; parts.cpus.len()];
+        for (position, cache) in parts.caches.iter().filter(|c| is_l3(c)).enumerate() {
+            for cpu in &cache.cpus {
+                l3_of_cpu[cpu_index[cpu]] = Some(position);
+            }
+        }
+        let routes = routes(&parts, &node_index);
+        let machine = Self { parts, node_index, cpu_index, l3_of_cpu, routes };
+        machine.check_connected()?;
+        Ok(machine)
+    }
+}
+
+impl From<Machine> for MachineParts {
+    fn from(machine: Machine) -> Self {
+        machine.parts
+    }
+}
+
+fn is_l3(cache: &Cache) -> bool {
+    cache.level == 3 && cache.kind != CacheKind::Instruction
+}
+
+/// Derives the paths of every pair, and puts the explicit ones over them.
+fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec<Vec<LinkId>>> {
+    let count = parts.nodes.len();
+    let mut routes = vec![Vec::new(); count * count];
+    if parts.links.is_empty() {
+        return routes;
+    }
+    let vertex = |end: Endpoint| match end {
+        Endpoint::Node(node) => node_index[&node],
+        Endpoint::Router(router) => count + usize::from(router.0),
+    };
+    let edge = |l: &Link| Edge { from: vertex(l.from), to: vertex(l.to), bandwidth: l.bandwidth_bytes_per_s };
+    let graph = Graph::new(count + parts.routers.len(), parts.links.iter().map(edge).collect());
+    for from in 0..count {
+        for to in (0..count).filter(|&to| to != from) {
+            routes[from * count + to] = match parts.routing {
+                Routing::Shortest => graph.shortest(from, to),
+                Routing::Widest => graph.widest(from, to),
+            };
+        }
+    }
+    for route in &parts.routes {
+        routes[node_index[&route.from] * count + node_index[&route.to]] = route.paths.clone();
+    }
+    routes
+}
+
+/// Making one.
+impl Machine {
+    /// The machine called `spec`: `live`, the name of a built-in model, or the path of a model file. What holds a `/` or ends in
+    /// `.toml` is a path; anything else is first looked for among the built-in names.
+    pub fn load(spec: &str) -> Result<Self, MachineError> {
+        if spec == "live" {
+            return Self::live();
+        }
+        if !spec.contains('/') && !spec.ends_with(".toml") {
+            if let Some(text) = builtin::builtin_text(spec) {
+                return model::read(text, &format!("built-in model {spec}"), MachineSource::Builtin);
+            }
+            if !Path::new(spec).is_file() {
+                return Err(builtin::unknown(spec));
+            }
+        }
+        Self::from_model_file(Path::new(spec))
+    }
+
+    /// The running system.
+    pub fn live() -> Result<Self, MachineError> {
+        Self::from_sysfs(Path::new("/"))
+    }
+
+    /// The system whose `/sys` and `/proc` lie under `root`.
+    pub fn from_sysfs(root: &Path) -> Result<Self, MachineError> {
+        sysfs::read(root)
+    }
+
+    /// The machine that a model file describes.
+    pub fn from_model_file(path: &Path) -> Result<Self, MachineError> {
+        model::read_file(path)
+    }
+
+    /// The machine that the text of a model file describes; `file` is what errors call it.
+    pub fn from_model_text(text: &str, file: &str) -> Result<Self, MachineError> {
+        model::read(text, file, MachineSource::Model { path: file.into() })
+    }
+
+    /// Where links are known, every node must reach every other: a request goes one way and its answer the other.
+    fn check_connected(&self) -> Result<(), Problem> {
+        if self.parts.links.is_empty() {
+            return Ok(());
+        }
+        for from in self.nodes() {
+            for to in self.nodes().iter().filter(|to| to.id != from.id) {
+                if self.routes(from.id, to.id).is_empty() {
+                    return Err(Problem::new(
+                        "links",
+                        format!("no way leads from node {} to node {}", from.id, to.id),
+                        format!(
+                            "add the missing [[links]] so that node {} reaches node {}, over other nodes or routers if need be",
+                            from.id, to.id
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What it says of itself.
+impl Machine {
+    /// Short name: a model's, or `live`.
+    pub fn name(&self) -> &str {
+        &self.parts.name
+    }
+
+    /// Where the description came from.
+    pub fn source(&self) -> &MachineSource {
+        &self.parts.source
+    }
+
+    /// The processors' name.
+    pub fn cpu_model(&self) -> Option<&str> {
+        self.parts.cpu_model.as_deref()
+    }
+
+    /// What the machine is, in a sentence.
+    pub fn description(&self) -> Option<&str> {
+        self.parts.description.as_deref()
+    }
+
+    /// Core clock in MHz: nominal for models; on a live system the one CPU 0 had when it was read.
+    pub fn clock_mhz(&self) -> Option<f64> {
+        self.parts.clock_mhz
+    }
+
+    /// How coherence is kept, where known.
+    pub fn coherence(&self) -> Option<Coherence> {
+        self.parts.coherence
+    }
+
+    /// Whether every miss sends probes to all nodes; `None` where unknown.
+    pub fn broadcasts_probes(&self) -> Option<bool> {
+        self.parts.coherence.map(|c| c == Coherence::Broadcast)
+    }
+
+    /// Every figure of the description with its source, in the order of the file.
+    pub fn figures(&self) -> &[Figure] {
+        &self.parts.figures
+    }
+
+    /// What could not be read or looks odd, in whole sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.parts.notes
+    }
+}
+
+/// Nodes, CPUs and caches.
+impl Machine {
+    /// All nodes by ascending number.
+    pub fn nodes(&self) -> &[Node] {
+        &self.parts.nodes
+    }
+
+    /// The node with this number.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.node_index(id).map(|i| &self.parts.nodes[i])
+    }
+
+    /// Position of a node in [`Machine::nodes`]: a dense index for tables.
+    pub fn node_index(&self, id: NodeId) -> Option<usize> {
+        self.node_index.get(&id).copied()
+    }
+
+    /// All CPUs, online or not, by ascending number.
+    pub fn cpus(&self) -> &[Cpu] {
+        &self.parts.cpus
+    }
+
+    /// The CPU with this number.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.cpu_index.get(&id).map(|&i| &self.parts.cpus[i])
+    }
+
+    /// The node that a CPU is in.
+    pub fn node_of_cpu(&self, id: CpuId) -> Option<NodeId> {
+        self.cpu(id)?.node
+    }
+
+    /// Number of CPUs online.
+    pub fn online_cpu_count(&self) -> usize {
+        self.cpus().iter().filter(|c| c.online).count()
+    }
+
+    /// Number of distinct cores among the CPUs online; CPUs of unknown core count as one each.
+    pub fn online_core_count(&self) -> usize {
+        let online = |id: &CpuId| self.cpu(*id).is_some_and(|c| c.online);
+        self.cpus()
+            .iter()
+            .filter(|c| c.online && c.siblings.iter().find(|s| online(s)).is_none_or(|&s| s == c.id))
+            .count()
+    }
+
+    /// Numbers of the packages, ascending.
+    pub fn sockets(&self) -> Vec<crate::SocketId> {
+        let mut sockets: Vec<_> = self.cpus().iter().filter_map(|c| c.socket).collect();
+        sockets.extend(self.nodes().iter().filter_map(|n| n.socket));
+        sockets.sort_unstable();
+        sockets.dedup();
+        sockets
+    }
+
+    /// Installed memory of all nodes in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.nodes().iter().map(|n| n.memory_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Every cache, by level, kind and first CPU.
+    pub fn caches(&self) -> &[Cache] {
+        &self.parts.caches
+    }
+
+    /// The data (or unified) cache of a level that a CPU uses.
+    pub fn data_cache(&self, cpu: CpuId, level: u8) -> Option<&Cache> {
+        self.caches().iter().find(|c| c.level == level && c.kind != CacheKind::Instruction && c.cpus.contains(&cpu))
+    }
+
+    /// The L3 caches: [`Machine::l3_index`] counts in this order.
+    pub fn l3_caches(&self) -> Vec<&Cache> {
+        self.caches().iter().filter(|c| is_l3(c)).collect()
+    }
+
+    /// Which L3 a CPU shares; `None` where it has none or it is not known.
+    pub fn l3_index(&self, cpu: CpuId) -> Option<usize> {
+        self.l3_of_cpu[*self.cpu_index.get(&cpu)?]
+    }
+}
+
+/// Distances, latencies, links and routes.
+impl Machine {
+    fn pair(&self, from: NodeId, to: NodeId) -> Option<(usize, usize)> {
+        Some((self.node_index(from)?, self.node_index(to)?))
+    }
+
+    /// ACPI distance (10 is local); `None` where the system does not say.
+    pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u32> {
+        let (from, to) = self.pair(from, to)?;
+        self.parts.distances[from][to]
+    }
+
+    /// Latency in nanoseconds of a dependent random load from a CPU of `from` to memory of `to` with the machine otherwise idle. `None` where
+    /// unknown, and where `from` has no CPUs or `to` no memory.
+    pub fn idle_latency_ns(&self, from: NodeId, to: NodeId) -> Option<f64> {
+        let (from, to) = self.pair(from, to)?;
+        self.parts.idle_latency_ns[from][to]
+    }
+
+    /// The same in core cycles; needs the clock too.
+    pub fn idle_latency_cycles(&self, from: NodeId, to: NodeId) -> Option<f64> {
+        Some(self.idle_latency_ns(from, to)? * self.clock_mhz()? / 1000.0)
+    }
+
+    /// Idle latency in nanoseconds where known, else 100 ns times distance over 10 (20 between nodes of unknown distance): for ordering nodes, and for
+    /// simulating on a live machine whose firmware tells nothing. Never shown as a figure.
+    pub fn idle_latency_or_guess_ns(&self, from: NodeId, to: NodeId) -> f64 {
+        let distance = || f64::from(self.distance(from, to).unwrap_or(if from == to { 10 } else { 20 }));
+        self.idle_latency_ns(from, to).unwrap_or_else(|| GUESSED_LOCAL_LATENCY_NS * distance() / 10.0)
+    }
+
+    /// Points of the interconnect that are no nodes.
+    pub fn routers(&self) -> &[Router] {
+        &self.parts.routers
+    }
+
+    /// All directed links; empty where nobody knows them (live systems).
+    pub fn links(&self) -> &[Link] {
+        &self.parts.links
+    }
+
+    /// The link with this id.
+    pub fn link(&self, id: LinkId) -> Option<&Link> {
+        self.parts.links.get(usize::from(id.0))
+    }
+
+    /// How routes were derived where the model gives none.
+    pub fn routing(&self) -> Routing {
+        self.parts.routing
+    }
+
+    /// All equal paths from one node to another, each a chain of links. Empty from a node to itself and where links are unknown.
+    /// At most 16 are kept per pair. Traffic is taken to split evenly between them.
+    pub fn routes(&self, from: NodeId, to: NodeId) -> &[Vec<LinkId>] {
+        match self.pair(from, to) {
+            Some((from, to)) => &self.routes[from * self.parts.nodes.len() + to],
+            None => &[],
+        }
+    }
+
+    /// The first of [`Machine::routes`]: the one that takes the links listed first.
+    pub fn route(&self, from: NodeId, to: NodeId) -> &[LinkId] {
+        self.routes(from, to).first().map_or(&[], Vec::as_slice)
+    }
+
+    /// How many links the way from one node to another has; 0 to itself, `None` where links are unknown.
+    pub fn hops(&self, from: NodeId, to: NodeId) -> Option<usize> {
+        match self.routes(from, to).first() {
+            Some(path) => Some(path.len()),
+            None if from == to && self.node_index(from).is_some() => Some(0),
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A machine as plain, serialisable data: what readers hand to [`crate::Machine`] for checking, and what is kept of a machine in a
+//! trace. Matrices are indexed by position in `nodes`, not by node number.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hardware::{Cache, Coherence, Cpu, Figure, Link, MachineSource, Node, Router, Routing};
+use crate::ids::{LinkId, NodeId};
+
+/// Everything that a description can say; derived tables are not in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineParts {
+    pub name: String,
+    pub source: MachineSource,
+    pub cpu_model: Option<String>,
+    pub description: Option<String>,
+    pub clock_mhz: Option<f64>,
+    pub coherence: Option<Coherence>,
+    pub nodes: Vec<Node>,
+    pub cpus: Vec<Cpu>,
+    pub caches: Vec<Cache>,
+    pub routers: Vec<Router>,
+    pub links: Vec<Link>,
+    pub routing: Routing,
+    /// Paths given explicitly; all other pairs are routed by `routing`.
+    pub routes: Vec<RouteParts>,
+    /// ACPI distances `[from][to]`; 10 is local.
+    pub distances: Vec<Vec<Option<u32>>>,
+    /// Idle latency in nanoseconds of a dependent random load, `[from][to]`.
+    pub idle_latency_ns: Vec<Vec<Option<f64>>>,
+    pub figures: Vec<Figure>,
+    /// What could not be read, or was read and looks odd, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// The paths of one pair of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteParts {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub paths: Vec<Vec<LinkId>>,
+}

@@ -1,0 +1,101 @@
+//! Files under a root prefix: bounded reads, "missing" told apart from "nonsense", and errors that name the file.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::cpulist::parse_cpu_list;
+use crate::error::MachineError;
+
+/// Kernel files that we read are far smaller; `/proc/cpuinfo` of a thousand CPUs is 1.5 MiB and only its head is wanted.
+const READ_MAX: u64 = 256 * 1024;
+/// Folders with more entries than this are not the kernel's.
+const ENTRIES_MAX: usize = 100_000;
+
+/// A root prefix, and what could not be read below it.
+pub struct Tree {
+    root: PathBuf,
+    pub notes: Vec<String>,
+}
+
+impl Tree {
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), notes: Vec::new() }
+    }
+
+    /// The full path of a file.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// An error about a file's content.
+    pub fn nonsense(&self, relative: &str, what: impl Into<String>) -> MachineError {
+        MachineError::Sysfs {
+            path: self.path(relative),
+            what: what.into(),
+            remedy: "the kernel never writes this: check what is mounted there, or use a model (`--machine NAME`)"
+                .to_owned(),
+        }
+    }
+
+    /// A file's text, trimmed. `None` if it is not there; also, with a note, if the system refuses to read it.
+    pub fn text(&mut self, relative: &str) -> Result<Option<String>, MachineError> {
+        let path = self.path(relative);
+        let mut bytes = Vec::new();
+        match File::open(&path).and_then(|file| file.take(READ_MAX).read_to_end(&mut bytes)) {
+            Ok(_) => match String::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text.trim().to_owned())),
+                // A cut in the middle of a character at the bound is no nonsense.
+                Err(error) if error.utf8_error().error_len().is_none() => {
+                    let valid = error.utf8_error().valid_up_to();
+                    Ok(Some(String::from_utf8_lossy(&error.as_bytes()[..valid]).trim().to_owned()))
+                }
+                Err(_) => Err(self.nonsense(relative, "it is not text")),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => Ok(None),
+            Err(error) => {
+                self.notes.push(format!("{} could not be read ({error}), so what it says is unknown.", path.display()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// A whole number.
+    pub fn number(&mut self, relative: &str) -> Result<Option<u64>, MachineError> {
+        let Some(text) = self.text(relative)? else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|_| self.nonsense(relative, format!("{:?} is not a whole number", shortened(&text))))
+    }
+
+    /// A list of ids (`0-3,8`).
+    pub fn list(&mut self, relative: &str) -> Result<Option<Vec<u32>>, MachineError> {
+        let Some(text) = self.text(relative)? else { return Ok(None) };
+        parse_cpu_list(&text).map(Some).map_err(|error| self.nonsense(relative, error.to_string()))
+    }
+
+    /// Names in a folder, sorted; empty if it is not there.
+    pub fn names(&self, relative: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(relative)) else { return Vec::new() };
+        let names = entries.take(ENTRIES_MAX).filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// The numbers N of a folder's entries called `prefixN`, ascending.
+    pub fn numbered(&self, relative: &str, prefix: &str) -> Vec<u32> {
+        let digits = |name: String| {
+            let digits = name.strip_prefix(prefix)?;
+            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+        };
+        let mut numbers: Vec<u32> = self.names(relative).into_iter().filter_map(digits).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+/// Enough of a text to recognise it in a message.
+pub fn shortened(text: &str) -> String {
+    text.chars().take(60).collect()
+}
