@@ -258,6 +258,9 @@ enum np_sync_kind {
     NP_SYNC_IO = 16,
 };
 
-enum np_loss { NP_LOST_RING_FULL = 1, NP_LOST_NO_SLOT = 2, NP_LOST_STOPPED = 3, NP_LOST_STACK_TABLE = 4 };
+enum np_loss {
+    NP_LOST_RING_FULL = 1, NP_LOST_NO_SLOT = 2, NP_LOST_STOPPED = 3, NP_LOST_STACK_TABLE = 4,
+    NP_LOST_REENTRANT = 5, /* a signal handler came into the middle of a record, or of the allocator */
+};
 
 #endif

@@ -304,6 +304,7 @@ constants! {
     LOST_NO_SLOT = NP_LOST_NO_SLOT = 2;
     LOST_STOPPED = NP_LOST_STOPPED = 3;
     LOST_STACK_TABLE = NP_LOST_STACK_TABLE = 4;
+    LOST_REENTRANT = NP_LOST_REENTRANT = 5;
 }
 
 /// Name of an `np_sync_kind`, as tables and reports show it.

@@ -1,0 +1,324 @@
+/* core.c: attachment to the arena, each thread's slot, and the real functions behind the hooks.
+ *
+ * Attaching happens once, at the first hook or in the constructor, whichever comes first: C++'s library allocates before
+ * our constructor runs. It uses nothing but system calls and the loader's tables. Whatever is wrong (no arena, a wrong one, no
+ * access), np_arena stays NULL and every hook passes straight through.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+struct np_arena *np_arena;
+_Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+bool np_track_only;
+bool np_tls_is_shared;
+uint32_t np_process_index = NP_NONE32;
+uintptr_t np_own_lo, np_own_hi;
+char np_own_path[4096];
+char np_arena_env[256];
+
+/* Until the page exists (or where the kernel has no MADV_WIPEONFORK) the canary is an ordinary word. */
+static uint32_t canary_word = 1;
+uint32_t *np_fork_canary = &canary_word;
+
+enum { ATTACH_NOT_YET, ATTACH_TRYING, ATTACH_DONE };
+static uint32_t attach_state;
+static struct np_callouts_abi *callouts;
+
+/* -- memory of our own -- */
+
+void *np_pages_new(size_t bytes) {
+    long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+
+void np_pages_free(void *pages, size_t bytes) {
+    NP_SYS2(SYS_munmap, pages, bytes);
+}
+
+/* -- the arena -- */
+
+static const char *after_prefix(const char *entry, const char *prefix) {
+    size_t length = strlen(prefix);
+    return strncmp(entry, prefix, length) == 0 ? entry + length : NULL;
+}
+
+/* The environment as the kernel gave it, from the initial stack: libc's own `environ` may not be set yet. */
+static const char *initial_environment(const char *prefix) {
+    extern void *__libc_stack_end __attribute__((visibility("default")));
+    if (__libc_stack_end == NULL) return NULL;
+    char **words = (char **)__libc_stack_end + 1;
+    while (*words != NULL) words++;
+    for (words++; *words != NULL; words++) {
+        const char *value = after_prefix(*words, prefix);
+        if (value != NULL) return value;
+    }
+    return NULL;
+}
+
+static bool sound(const struct np_arena *arena, uint64_t bytes) {
+    if (arena->magic != NP_ARENA_MAGIC || arena->version != NP_ARENA_VERSION) return false;
+    if (arena->header_bytes < sizeof(struct np_arena) || arena->header_bytes > bytes || arena->arena_bytes > bytes) return false;
+    uint32_t ring = arena->ring_bytes;
+    if (ring < 4096 || (ring & (ring - 1)) != 0 || (uint64_t)arena->ring_offset + ring > arena->slot_bytes) return false;
+    if (arena->ring_offset < sizeof(struct np_slot) || (arena->ring_offset | arena->slot_bytes | arena->slots_offset) % 64 != 0) return false;
+    if ((uint64_t)arena->filter_offset + arena->filter_bytes > arena->ring_offset) return false;
+    if (arena->slots_offset < arena->header_bytes || arena->slots_offset > bytes || arena->slot_count == 0) return false;
+    if ((bytes - arena->slots_offset) / arena->slot_bytes < arena->slot_count) return false;
+    return arena->config.mode == NP_MODE_TRACK || arena->config.mode == NP_MODE_INSTRUMENT;
+}
+
+static struct np_arena *map_arena(const char *path) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0) return NULL;
+    struct np_arena *arena = NULL;
+    struct stat status;
+    if (NP_SYS4(SYS_newfstatat, fd, "", &status, AT_EMPTY_PATH) == 0 && S_ISREG(status.st_mode)
+        && (uint64_t)status.st_size >= sizeof(struct np_arena)) {
+        uint64_t bytes = (uint64_t)status.st_size;
+        long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at > 0 || at < -4095) {
+            arena = (struct np_arena *)at;
+            if (!sound(arena, bytes)) {
+                NP_SYS2(SYS_munmap, at, bytes);
+                arena = NULL;
+            }
+        }
+    }
+    NP_SYS1(SYS_close, fd);
+    return arena;
+}
+
+static void make_fork_canary(void) {
+    uint32_t *page = np_pages_new(4096);
+    if (page == NULL) return;
+    if (NP_SYS3(SYS_madvise, page, 4096, MADV_WIPEONFORK) != 0) {
+        np_pages_free(page, 4096);
+        return;
+    }
+    *page = 1;
+    np_fork_canary = page;
+}
+
+static void find_ourselves(void) {
+    extern const char np_image_begin[] __asm__("__ehdr_start") NP_HIDDEN;
+    const ElfW(Ehdr) *header = (const void *)np_image_begin;
+    const ElfW(Phdr) *segments = (const void *)(np_image_begin + header->e_phoff);
+    np_own_lo = np_own_hi = (uintptr_t)np_image_begin;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        uintptr_t end = np_own_lo + segments[i].p_vaddr + segments[i].p_memsz;
+        if (segments[i].p_type == PT_LOAD && end > np_own_hi) np_own_hi = end;
+    }
+    Dl_info info;
+    if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
+        memcpy(np_own_path, info.dli_fname, strlen(info.dli_fname) + 1);
+}
+
+static struct np_slot *attach_for_callouts(void) {
+    return np_self();
+}
+
+static void meet_callouts(void) {
+    struct np_callouts_abi *found = dlsym(RTLD_DEFAULT, NP_CALLOUTS_SYMBOL);
+    if (found == NULL || found->version != NP_CALLOUTS_ABI || found->slot_location == NULL) return;
+    found->miss = np_access_miss;
+    found->range = np_access_range;
+    found->acquire = np_acquire;
+    found->release = np_release;
+    found->attach = attach_for_callouts;
+    callouts = found;
+}
+
+void np_set_callouts_slot(struct np_slot *slot) {
+    if (callouts == NULL) return;
+    struct np_slot **location = callouts->slot_location();
+    if (location != NULL) *location = slot;
+}
+
+static void attach(void) {
+    const char *path = initial_environment("NUMAPILOT_ARENA=");
+    if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
+    struct np_arena *arena = map_arena(path);
+    if (arena == NULL) return;
+    memcpy(np_arena_env, "NUMAPILOT_ARENA=", 16);
+    memcpy(np_arena_env + 16, path, strlen(path) + 1);
+    find_ourselves();
+    make_fork_canary();
+    np_track_only = arena->config.mode == NP_MODE_TRACK;
+    np_tls.phase = NP_PHASE_BUSY;
+    np_process_index = __atomic_fetch_add(&arena->next_process_index, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&np_arena, arena, __ATOMIC_RELEASE);
+    np_thread_init();
+    meet_callouts();
+    np_tls.phase = NP_PHASE_NEW;
+    struct np_birth birth = {.parent_thread = NP_NONE32};
+    struct np_slot *slot = np_thread_begin(&birth);
+    if (slot == NULL) return;
+    slot->in_hook = 1;
+    np_process_start(slot, 0, NP_NONE32, false);
+    np_modules_init(slot);
+    np_maps_init(slot);
+    np_alloc_init(slot);
+    slot->in_hook = 0;
+}
+
+void np_attach_process(void) {
+    uint32_t expected = ATTACH_NOT_YET;
+    if (!__atomic_compare_exchange_n(&attach_state, &expected, ATTACH_TRYING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+    int saved = errno;
+    attach();
+    errno = saved;
+    __atomic_store_n(&attach_state, ATTACH_DONE, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor(101))) static void construct(void) {
+    np_attach_process();
+    if (np_arena != NULL) np_process_init();
+}
+
+/* -- slots -- */
+
+/* A free slot, zeroed but for its generation, in state CLAIMED. NULL (counted by the caller) when all are taken. */
+struct np_slot *np_slot_claim(void) {
+    uint32_t count = np_arena->slot_count;
+    for (uint32_t index = 0; index < count; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        uint32_t expected = NP_SLOT_FREE;
+        if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_FREE) continue;
+        if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLAIMED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        uint64_t generation = slot->generation + 1;
+        memset(slot, 0, offsetof(struct np_slot, state));
+        memset((char *)slot + offsetof(struct np_slot, run_state), 0, sizeof *slot - offsetof(struct np_slot, run_state));
+        slot->generation = generation;
+        uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);
+        while (high <= index
+               && !__atomic_compare_exchange_n(&np_arena->slots_high, &high, index + 1, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+        return slot;
+    }
+    return NULL;
+}
+
+/* Threads that share their creator's thread-local storage are told apart by number. */
+static struct np_slot *slot_by_tid(struct np_tls *tls) {
+    uint32_t tid = (uint32_t)NP_SYS0(SYS_gettid);
+    if (tls->slot != NULL && tls->slot->tid == tid) return tls->slot;
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot->tid == tid && slot->process_index == np_process_index
+            && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
+    }
+    return NULL;
+}
+
+NP_COLD struct np_slot *np_self_slow(void) {
+    struct np_tls *tls = &np_tls;
+    if (np_arena == NULL) {
+        if (__atomic_load_n(&attach_state, __ATOMIC_ACQUIRE) != ATTACH_NOT_YET) return NULL;
+        np_attach_process();
+        return tls->slot;
+    }
+    if (tls->phase == NP_PHASE_BUSY) return NULL;
+    if (!*np_fork_canary) np_thread_after_fork();
+    if (np_tls_is_shared) return slot_by_tid(tls);
+    if (tls->slot != NULL) return tls->slot;
+    if (tls->phase != NP_PHASE_NEW) {
+        np_count_lost(NP_LOST_NO_SLOT, 1);
+        return NULL;
+    }
+    struct np_birth birth = {.parent_thread = NP_NONE32};
+    return np_thread_begin(&birth);
+}
+
+struct np_slot *np_self(void) {
+    struct np_slot *slot = np_slot_here();
+    return slot != NULL && !slot->in_hook ? slot : NULL;
+}
+
+struct np_slot *np_self_if_live(void) {
+    struct np_slot *slot = np_tls.slot;
+    if (slot == NULL || !*np_fork_canary) return NULL;
+    if (np_unlikely(np_tls_is_shared)) slot = slot_by_tid(&np_tls);
+    return slot;
+}
+
+void np_count_lost(enum np_loss reason, uint64_t count) {
+    uint64_t *counter = reason == NP_LOST_NO_SLOT ? &np_arena->lost_no_slot
+                      : reason == NP_LOST_STOPPED ? &np_arena->lost_stopped
+                                                  : &np_arena->lost_full;
+    __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
+}
+
+void np_lost_reentrant(struct np_slot *slot, uint32_t count) {
+    np_scratch(slot)->lost_reentrant += count;
+}
+
+/* -- real functions -- */
+
+void *np_real(const char *name) {
+    int saved = errno;
+    void *found = dlsym(RTLD_NEXT, name);
+    errno = saved;
+    return found;
+}
+
+/* -- /proc/self/maps -- */
+
+static bool hex(const char **at, uint64_t *value) {
+    const char *start = *at;
+    for (*value = 0;; (*at)++) {
+        char c = **at;
+        if (c >= '0' && c <= '9') *value = *value << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f') *value = *value << 4 | (uint64_t)(c - 'a' + 10);
+        else return *at != start;
+    }
+}
+
+/* `text` ends with a zero byte. "lo-hi rwxp offset dev inode   path" */
+static bool parse_line(const char *text, struct np_maps_line *line) {
+    uint64_t lo, hi;
+    if (!hex(&text, &lo) || *text++ != '-' || !hex(&text, &hi) || *text++ != ' ') return false;
+    line->lo = lo;
+    line->hi = hi;
+    for (int i = 0; i < 4; i++)
+        if ((line->perms[i] = *text++) == 0) return false;
+    if (*text++ != ' ' || !hex(&text, &line->offset)) return false;
+    while (*text == ' ') text++;
+    while (*text != ' ' && *text != 0) text++;
+    while (*text == ' ') text++;
+    for (line->inode = 0; *text >= '0' && *text <= '9'; text++) line->inode = line->inode * 10 + (uint64_t)(*text - '0');
+    while (*text == ' ') text++;
+    line->path = text;
+    line->path_bytes = strlen(text);
+    return true;
+}
+
+void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    char buffer[4096 + 512];
+    size_t filled = 0;
+    bool more = true;
+    while (more) {
+        long got = NP_SYS3(SYS_read, fd, buffer + filled, sizeof buffer - 1 - filled);
+        if (got <= 0) break;
+        filled += (size_t)got;
+        char *begin = buffer, *end;
+        while (more && (end = memchr(begin, '\n', filled - (size_t)(begin - buffer))) != NULL) {
+            struct np_maps_line line;
+            *end = 0;
+            if (parse_line(begin, &line)) more = visit(&line, context);
+            begin = end + 1;
+        }
+        filled -= (size_t)(begin - buffer);
+        memmove(buffer, begin, filled);
+        if (filled >= sizeof buffer - 1) break; /* a path longer than the kernel's limit: not a maps file */
+    }
+    NP_SYS1(SYS_close, fd);
+}

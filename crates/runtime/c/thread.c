@@ -1,0 +1,360 @@
+/* thread.c: the lives and names of threads.
+ *
+ * A thread begins at its first hook or, when it was made through one of the hooks here, before its start routine, so that its first record is
+ * its own birth with its creator and the creating stack. It ends in a key destructor, in the last round, so that what other destructors free
+ * is still recorded. Threads made by clone() without storage of their own share their creator's: they are told apart by number (core.c).
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <threads.h>
+
+/* glibc calls destructors in this many rounds as long as keys are set again. */
+#define LAST_END_ROUND 4u
+#define POOL_ENTRIES 512u
+#define ENDED_ENTRIES 4096u
+
+static pthread_key_t end_key;
+static bool has_end_key;
+
+/* -- clocks of ended threads, by pthread_t -- */
+
+struct ended {
+    unsigned long thread; /* 0: free. Entries are re-used by a later thread of the same pthread_t, and never removed */
+    uint64_t clock;
+    uint32_t index;
+    uint32_t valid;
+};
+static struct ended ended_threads[ENDED_ENTRIES];
+
+static struct ended *ended_entry(unsigned long thread, bool insert) {
+    uint64_t at = (uint64_t)thread * 0x9e3779b97f4a7c15ull >> 52;
+    for (unsigned probe = 0; probe < 64; probe++) {
+        struct ended *entry = &ended_threads[(at + probe) % ENDED_ENTRIES];
+        unsigned long owner = __atomic_load_n(&entry->thread, __ATOMIC_ACQUIRE);
+        if (owner == thread) return entry;
+        if (owner != 0) continue;
+        if (!insert) return NULL;
+        if (__atomic_compare_exchange_n(&entry->thread, &owner, thread, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return entry;
+        if (owner == thread) return entry;
+    }
+    return insert ? &ended_threads[at % ENDED_ENTRIES] : NULL;
+}
+
+static void remember_end(const struct np_slot *slot) {
+    struct ended *entry = ended_entry((unsigned long)pthread_self(), true);
+    __atomic_store_n(&entry->valid, 0, __ATOMIC_RELAXED);
+    entry->thread = (unsigned long)pthread_self();
+    entry->clock = np_track_only ? np_order() : np_stamp_clock(slot);
+    entry->index = slot->thread_index;
+    __atomic_store_n(&entry->valid, 1, __ATOMIC_RELEASE);
+}
+
+bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index) {
+    struct ended *entry = ended_entry(thread, false);
+    if (entry == NULL || !__atomic_load_n(&entry->valid, __ATOMIC_ACQUIRE)) return false;
+    *clock = entry->clock;
+    *index = entry->index;
+    return true;
+}
+
+/* -- begin and end -- */
+
+static bool holds_our_stack(const struct np_maps_line *line, void *context) {
+    uintptr_t *bounds = context;
+    if (bounds[0] < line->lo || bounds[0] >= line->hi) return true;
+    bounds[0] = line->lo;
+    bounds[1] = line->hi;
+    return false;
+}
+
+/* Stack bounds of the calling thread. pthread_getattr_np is cheap in threads other than the first, and wrong before libc is ready in that one. */
+static void find_stack(struct np_slot *slot) {
+    if (slot->pid != slot->tid) {
+        pthread_attr_t attributes;
+        void *low = NULL;
+        size_t bytes = 0;
+        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+            if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
+                slot->stack_lo = (uintptr_t)low;
+                slot->stack_hi = (uintptr_t)low + bytes;
+            }
+            pthread_attr_destroy(&attributes);
+        }
+        uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+        if (here >= slot->stack_lo && here < slot->stack_hi) return;
+    }
+    uintptr_t bounds[2] = {(uintptr_t)__builtin_frame_address(0), 0};
+    np_maps_each(holds_our_stack, bounds);
+    slot->stack_lo = bounds[1] != 0 ? bounds[0] : 0;
+    slot->stack_hi = bounds[1];
+}
+
+static void put_thread_start(struct np_slot *slot, const struct np_birth *birth, uint64_t order) {
+    uint64_t *words = np_begin(slot, NP_REC_THREAD_START, slot->thread_index, 9, order);
+    if (words == NULL) return;
+    uint64_t cpu = np_track_only ? NP_NONE32 : slot->cpu, node = np_track_only ? NP_NONE32 : slot->node;
+    words[2] = slot->pid | (uint64_t)slot->tid << 32;
+    words[3] = slot->parent_thread | (uint64_t)slot->process_index << 32;
+    words[4] = cpu | node << 32;
+    words[5] = slot->stack_lo;
+    words[6] = slot->stack_hi;
+    words[7] = birth->start;
+    words[8] = birth->stack_id;
+    np_commit(slot, 9);
+}
+
+static void put_name(struct np_slot *slot, const char *name) {
+    size_t bytes = strnlen(name, sizeof np_tls.name - 1);
+    memset(np_tls.name, 0, sizeof np_tls.name);
+    memcpy(np_tls.name, name, bytes);
+    unsigned words_needed = 2 + np_words_for(bytes);
+    uint64_t *words = np_begin(slot, NP_REC_THREAD_NAME, bytes, words_needed, np_order());
+    if (words == NULL) return;
+    np_put_bytes(words + 2, name, bytes);
+    np_commit(slot, words_needed);
+}
+
+/* Names are set from many places, also by the kernel: look, and write it if it is news. */
+static void note_name(struct np_slot *slot) {
+    char name[16] = {0};
+    if (NP_SYS2(SYS_prctl, PR_GET_NAME, name) == 0 && strncmp(name, np_tls.name, sizeof name) != 0) put_name(slot, name);
+}
+
+static struct np_slot *prepare_slot(const struct np_birth *birth) {
+    struct np_slot *slot = np_slot_claim();
+    if (slot == NULL) return NULL;
+    slot->pid = (uint32_t)NP_SYS0(SYS_getpid);
+    slot->tid = (uint32_t)NP_SYS0(SYS_gettid);
+    slot->process_index = np_process_index;
+    slot->parent_thread = birth->parent_thread;
+    slot->thread_index = __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED);
+    uint64_t seed = np_arena->config.seed + (uint64_t)(slot->thread_index + 1) * 0x9e3779b97f4a7c15ull;
+    slot->rng = (seed ^ seed >> 29) | 1;
+    slot->in_hook = 1;
+    return slot;
+}
+
+struct np_slot *np_thread_begin(const struct np_birth *birth) {
+    struct np_tls *tls = &np_tls;
+    int saved = errno;
+    tls->phase = NP_PHASE_BUSY;
+    struct np_slot *slot = prepare_slot(birth);
+    if (slot == NULL) {
+        tls->phase = NP_PHASE_ENDED;
+        np_count_lost(NP_LOST_NO_SLOT, 1);
+        errno = saved;
+        return NULL;
+    }
+    find_stack(slot);
+    np_filter_thread_start(slot);
+    np_vtime_thread_start(slot, birth->creator_clock);
+    tls->slot = slot;
+    tls->end_rounds = 0;
+    tls->in_alloc = tls->nested = tls->nested_frees = 0;
+    if (has_end_key) pthread_setspecific(end_key, slot);
+    __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
+    put_thread_start(slot, birth, birth->order != 0 ? birth->order : np_order());
+    note_name(slot);
+    tls->phase = NP_PHASE_LIVE;
+    slot->in_hook = 0;
+    np_set_callouts_slot(slot);
+    errno = saved;
+    return slot;
+}
+
+static void close_slot(struct np_slot *slot) {
+    np_counters(slot, true);
+    uint64_t *words = np_begin(slot, NP_REC_THREAD_END, slot->thread_index, 2, np_order());
+    if (words != NULL) np_commit(slot, 2);
+    np_vtime_thread_end(slot);
+    __atomic_store_n(&slot->state, NP_SLOT_CLOSED, __ATOMIC_RELEASE);
+}
+
+void np_thread_end(void) {
+    struct np_tls *tls = &np_tls;
+    struct np_slot *slot = tls->slot;
+    if (slot == NULL || tls->phase != NP_PHASE_LIVE) return;
+    int saved = errno;
+    slot->in_hook |= 1;
+    np_set_callouts_slot(NULL);
+    note_name(slot);
+    remember_end(slot);
+    tls->phase = NP_PHASE_ENDED;
+    tls->slot = NULL;
+    close_slot(slot);
+    np_pages_free(tls->stacks, tls->stacks != NULL ? NP_STACK_CACHE_BYTES : 0);
+    tls->stacks = NULL;
+    errno = saved;
+}
+
+static void on_thread_exit(void *value) {
+    if (np_tls.slot == NULL || *np_fork_canary == 0) return;
+    if (++np_tls.end_rounds < LAST_END_ROUND) pthread_setspecific(end_key, value);
+    else np_thread_end();
+}
+
+void np_thread_init(void) {
+    has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
+}
+
+/* -- pthread_create, thrd_create -- */
+
+struct start {
+    uint32_t taken;
+    struct np_birth birth;
+    void *(*routine)(void *);
+    int (*c11_routine)(void *);
+    void *argument;
+};
+static struct start pool[POOL_ENTRIES];
+static uint32_t pool_hint;
+
+static struct start *take_start(void) {
+    uint32_t hint = __atomic_fetch_add(&pool_hint, 1, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < POOL_ENTRIES; i++) {
+        struct start *entry = &pool[(hint + i) % POOL_ENTRIES];
+        if (__atomic_exchange_n(&entry->taken, 1, __ATOMIC_ACQUIRE) == 0) return entry;
+    }
+    return NULL;
+}
+
+static void give_start(struct start *entry) {
+    __atomic_store_n(&entry->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* A filled entry, or NULL when the thread shall start unhooked (not recording, or 512 threads made and none of them begun). */
+static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
+    struct np_slot *slot = np_slot_here();
+    if (slot == NULL || !np_enter(slot)) return NULL;
+    struct start *entry = take_start();
+    if (entry != NULL) {
+        entry->birth = (struct np_birth){
+            .parent_thread = slot->thread_index,
+            .stack_id = np_stack_id(slot, caller),
+            .creator_clock = np_track_only ? 0 : np_stamp_clock(slot),
+            .start = routine,
+        };
+    }
+    np_leave(slot);
+    return entry;
+}
+
+/* noinline: these frames end every stack of the thread (np_thread_trampolines in stack.c looks for our own image). */
+static __attribute__((noinline)) void *begin_pthread(void *entry) {
+    struct start start = *(struct start *)entry;
+    give_start(entry);
+    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    void *result = start.routine(start.argument);
+    __asm__ volatile("" : "+r"(result)); /* not a tail call */
+    return result;
+}
+
+static __attribute__((noinline)) int begin_c11(void *entry) {
+    struct start start = *(struct start *)entry;
+    give_start(entry);
+    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    int result = start.c11_routine(start.argument);
+    __asm__ volatile("" : "+r"(result));
+    return result;
+}
+
+NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+    struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
+    if (entry == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
+    entry->routine = routine;
+    entry->argument = argument;
+    int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, entry);
+    if (result != 0) give_start(entry);
+    return result;
+}
+
+NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) {
+    struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
+    if (entry == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
+    entry->c11_routine = routine;
+    entry->argument = argument;
+    int result = NP_REAL(thrd_create)(thread, begin_c11, entry);
+    if (result != thrd_success) give_start(entry);
+    return result;
+}
+
+/* -- clone() of threads -- */
+
+static int begin_clone(void *entry) {
+    struct start start = *(struct start *)entry;
+    give_start(entry);
+    /* Its storage is its creator's, which goes on using it: this slot is found by thread number only. */
+    struct np_slot *slot = prepare_slot(&start.birth);
+    if (slot != NULL) {
+        np_filter_thread_start(slot);
+        np_vtime_thread_start(slot, start.birth.creator_clock);
+        __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
+        put_thread_start(slot, &start.birth, np_order());
+        slot->in_hook = 0;
+    }
+    int result = start.c11_routine(start.argument);
+    if (slot != NULL) {
+        slot->in_hook |= 1;
+        close_slot(slot);
+    }
+    return result;
+}
+
+NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argument, ...) {
+    va_list rest;
+    va_start(rest, argument);
+    pid_t *parent_tid = va_arg(rest, pid_t *);
+    void *tls = va_arg(rest, void *);
+    pid_t *child_tid = va_arg(rest, pid_t *);
+    va_end(rest);
+    struct start *entry = NULL;
+    if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_arena != NULL)
+        entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
+    if (entry == NULL) return NP_REAL(clone)(routine, stack, flags, argument, parent_tid, tls, child_tid);
+    __atomic_store_n(&np_tls_is_shared, true, __ATOMIC_SEQ_CST);
+    entry->c11_routine = routine;
+    entry->argument = argument;
+    int result = NP_REAL(clone)(begin_clone, stack, flags, entry, parent_tid, tls, child_tid);
+    if (result < 0) give_start(entry);
+    return result;
+}
+
+/* -- names -- */
+
+NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
+    int result = NP_REAL(pthread_setname_np)(thread, name);
+    struct np_slot *slot = result == 0 && pthread_equal(thread, pthread_self()) ? np_slot_here() : NULL;
+    if (slot != NULL && np_enter(slot)) {
+        note_name(slot);
+        np_leave(slot);
+    }
+    return result;
+}
+
+NP_EXPORT int prctl(int option, ...) {
+    va_list rest;
+    va_start(rest, option);
+    unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
+    unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
+    va_end(rest);
+    int result = NP_REAL(prctl)(option, a, b, c, d);
+    struct np_slot *slot = result == 0 && option == PR_SET_NAME ? np_slot_here() : NULL;
+    if (slot != NULL && np_enter(slot)) {
+        note_name(slot);
+        np_leave(slot);
+    }
+    return result;
+}
+
+/* In a forked child: only this thread is left, and it must not touch its parent's ring. process.c goes on from here. */
+void np_thread_after_fork(void) {
+    memset(pool, 0, sizeof pool);
+    memset(ended_threads, 0, sizeof ended_threads);
+    np_tls_is_shared = false;
+}

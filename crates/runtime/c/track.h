@@ -1,0 +1,153 @@
+/* track.h: what the tracker's own files (core, ring, alloc, map, thread, process, modules, stack, unwind) share with each
+ * other and with nobody else: thread-local state, system calls that leave errno alone, and the real functions behind the hooks.
+ */
+#ifndef NUMAPILOT_TRACK_H
+#define NUMAPILOT_TRACK_H
+
+#include "np.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+
+#pragma GCC visibility push(hidden)
+
+enum np_phase {
+    NP_PHASE_NEW = 0,   /* no hook has run in this thread yet */
+    NP_PHASE_LIVE = 1,
+    NP_PHASE_BUSY = 2,  /* claiming a slot: hooks reached from there do nothing */
+    NP_PHASE_ENDED = 3, /* the slot is closed; what still happens in this thread is counted as lost */
+};
+
+/* Small on purpose: thread-local storage of a preloaded library is carved out of every thread's stack. */
+struct np_tls {
+    struct np_slot *slot;
+    struct np_stack_cache *stacks;
+    uint32_t phase;
+    uint32_t in_alloc;     /* inside the real allocator on behalf of a hook */
+    uint32_t nested;       /* blocks made by allocation hooks reached from there */
+    uint32_t nested_frees;
+    void *nested_last;     /* the last of those blocks */
+    uint32_t end_rounds;   /* rounds of key destructors seen */
+    uint32_t reserved;
+    char name[16];         /* as last written to the ring */
+};
+#define NP_STACK_CACHE_BYTES 65536u
+extern _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+
+/* The tracker's part of slot->scratch. */
+struct np_scratch {
+    uint64_t wake_head;    /* ring head when the recorder was last woken */
+    uint64_t full_tail;    /* ring tail when a wait for room last failed; no further waits until it moves */
+    uint32_t has_waited;
+    uint32_t lost_reentrant; /* pending NP_REC_LOST */
+};
+static inline struct np_scratch *np_scratch(struct np_slot *slot) {
+    _Static_assert(sizeof(struct np_scratch) <= 384, "outgrew its part of scratch");
+    return (struct np_scratch *)(void *)(slot->scratch + NP_SCRATCH_TRACKER);
+}
+
+extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp */
+extern uint32_t np_process_index;
+extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
+extern bool np_tls_is_shared;         /* a clone() without thread-local storage of its own lives */
+extern uintptr_t np_own_lo, np_own_hi; /* our own image: frames in it never appear in stacks */
+extern char np_own_path[4096];        /* this library, for LD_PRELOAD of children */
+extern char np_arena_env[256];        /* NUMAPILOT_ARENA=... */
+
+/* -- core.c -- */
+struct np_slot *np_self_slow(void);
+struct np_slot *np_slot_claim(void);
+static inline struct np_slot *np_slot_at(uint64_t index) {
+    return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + index * np_arena->slot_bytes);
+}
+/* This thread's slot even inside a hook; claims one at first use. NULL: not recording. */
+static inline struct np_slot *np_slot_here(void) {
+    struct np_tls *tls = &np_tls;
+    if (np_likely(tls->slot != NULL && *np_fork_canary && !np_tls_is_shared)) return tls->slot;
+    return np_self_slow();
+}
+void np_set_callouts_slot(struct np_slot *slot);
+void np_count_lost(enum np_loss reason, uint64_t count);
+/* A hook was reached while a record of the same thread was being made: from a signal handler. */
+void np_lost_reentrant(struct np_slot *slot, uint32_t count);
+
+/* -- ring.c -- */
+#define NP_WRITING 0x100u /* in slot->in_hook: between np_begin and np_commit */
+#define NP_WORDS_MAX 255u
+/* Copies `bytes` of text into words, zero-padded. */
+void np_put_bytes(uint64_t *words, const char *text, size_t bytes);
+static inline unsigned np_words_for(size_t bytes) { return (unsigned)((bytes + 7) / 8); }
+
+/* -- thread.c -- */
+struct np_birth {
+    uint32_t parent_thread; /* UINT32_MAX: unknown or none */
+    uint32_t stack_id;
+    uint64_t creator_clock;
+    uint64_t order;         /* 0: now */
+    uintptr_t start;
+};
+/* Gives the calling thread a slot and writes the records that begin its ring. NULL: no slot. */
+struct np_slot *np_thread_begin(const struct np_birth *birth);
+void np_thread_end(void);
+void np_thread_init(void);
+void np_thread_after_fork(void);
+
+/* -- process.c -- */
+void np_process_init(void);
+void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec);
+void np_process_adopt_exec(struct np_slot *slot);
+
+/* -- modules.c, map.c -- */
+void np_modules_init(struct np_slot *slot);
+void np_maps_init(struct np_slot *slot);
+/* The module around pc, announced if it was not yet: its .eh_frame_hdr, or NULL. */
+const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc);
+
+/* -- alloc.c -- */
+void np_alloc_init(struct np_slot *slot);
+
+/* -- system calls that leave errno alone: a negative result is -errno -- */
+static inline long np_sys(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+    return result;
+#else
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    return x0;
+#endif
+}
+#define NP_SYS0(n) np_sys(n, 0, 0, 0, 0, 0, 0)
+#define NP_SYS1(n, a) np_sys(n, (long)(a), 0, 0, 0, 0, 0)
+#define NP_SYS2(n, a, b) np_sys(n, (long)(a), (long)(b), 0, 0, 0, 0)
+#define NP_SYS3(n, a, b, c) np_sys(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define NP_SYS4(n, a, b, c, d) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define NP_SYS6(n, a, b, c, d, e, f) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+/* Anonymous zeroed memory of our own, never recorded. NULL when there is none. */
+void *np_pages_new(size_t bytes);
+void np_pages_free(void *pages, size_t bytes);
+
+/* Lazily resolved real function: NP_REAL(malloc)(size). */
+#define NP_REAL(name) \
+    ({ static __typeof__(&name) real_; if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))np_real(#name); real_; })
+
+/* One line of /proc/self/maps at a time, in a buffer on the stack. */
+struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };
+/* Calls visit for each mapping until it returns false. */
+void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context);
+
+#pragma GCC visibility pop
+#endif
