@@ -1,1 +1,41 @@
-//! sources
+//! Engines: they turn a running program into one stream of records.
+//!
+//! [`record`] starts a program with the tracker library preloaded, shares an arena of rings with it, and drains them to the chunk files
+//! of a trace (`docs/trace-format.md`) until everything has ended. Which engine records, and why not a better one, is
+//! decided in [`engine`]. The shared memory's layout is `crates/runtime/c/wire.h`.
+//!
+//! This crate touches the system: it needs Linux with memfd (3.17), and reads /proc.
+
+mod arena;
+mod clock;
+mod drain;
+pub mod engine;
+mod error;
+mod host;
+mod launch;
+mod options;
+mod output;
+mod record;
+mod session;
+mod signals;
+mod simulated;
+mod walk;
+
+pub use engine::Engine;
+pub use engine::EngineChoice;
+pub use engine::Refusal;
+pub use error::SourceError;
+pub use launch::Exit;
+pub use options::Binding;
+pub use options::Follow;
+pub use options::Limits;
+pub use options::Placement;
+pub use options::Progress;
+pub use options::ProgressState;
+pub use options::RecordOptions;
+pub use options::Sampling;
+pub use output::Existing;
+pub use record::Losses;
+pub use record::Recording;
+pub use record::StopReason;
+pub use record::record;

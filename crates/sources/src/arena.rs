@@ -1,0 +1,378 @@
+//! The memory that the program's processes share with the recorder: one memfd, laid out as `struct np_arena` says
+//! (`crates/runtime/c/wire.h`).
+//!
+//! Everything in it may be scribbled over by a faulty program. So nothing is read here as a reference to plain memory: words
+//! are loaded through atomics, bytes are copied, and every value is checked against what the recorder itself wrote down.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::ptr;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use numapilot_trace::wire::layout as wire;
+
+use crate::clock::HostInstant;
+use crate::error::SourceError;
+
+const PAGE: u64 = 4096;
+/// 1 << 16 entries of 16 bytes.
+const SYNC_TABLE_BYTES: u64 = 16 << 16;
+const NAME: &CStr = c"numapilot-arena";
+
+/// Sizes and places of the arena's parts, kept outside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Whole arena, bytes.
+    pub arena_bytes: u64,
+    /// First slot.
+    pub slots_offset: u64,
+    /// How many slots.
+    pub slot_count: u32,
+    /// Bytes from one slot to the next.
+    pub slot_bytes: u32,
+    /// Private filter, from the slot's start.
+    pub filter_offset: u32,
+    /// Its bytes.
+    pub filter_bytes: u32,
+    /// Ring, from the slot's start.
+    pub ring_offset: u32,
+    /// Its bytes, a power of two.
+    pub ring_bytes: u32,
+    /// L3 tags.
+    pub l3_offset: u64,
+    /// Coherence directory.
+    pub dir_offset: u64,
+    /// Synchronisation clocks.
+    pub sync_offset: u64,
+}
+
+impl Layout {
+    /// Places the parts for this configuration.
+    pub fn new(config: &wire::Config, slot_count: u32, ring_bytes: u32) -> Layout {
+        let round = |bytes: u64| bytes.next_multiple_of(PAGE);
+        let sync_offset = round(size_of::<wire::ArenaHeader>() as u64);
+        let dir_offset = round(sync_offset + SYNC_TABLE_BYTES);
+        let l3_offset = round(dir_offset + (8 << config.dir_entries_log2));
+        let l3_bytes = u64::from(config.l3_count) * u64::from(config.l3_sets) * u64::from(config.l3_ways) * 4;
+        let slots_offset = round(l3_offset + l3_bytes);
+        let filter_offset = round(size_of::<wire::Slot>() as u64);
+        let filter = u64::from(config.l1_lines) * 8 + u64::from(config.l2_sets) * u64::from(config.l2_ways) * 4;
+        let filter_bytes = round(filter);
+        let ring_offset = filter_offset + filter_bytes;
+        let slot_bytes = ring_offset + u64::from(ring_bytes);
+        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Layout {
+            arena_bytes: slots_offset + u64::from(slot_count) * slot_bytes,
+            slots_offset,
+            slot_count,
+            slot_bytes: narrow(slot_bytes),
+            filter_offset: narrow(filter_offset),
+            filter_bytes: narrow(filter_bytes),
+            ring_offset: narrow(ring_offset),
+            ring_bytes,
+            l3_offset,
+            dir_offset,
+            sync_offset,
+        }
+    }
+}
+
+/// The mapped arena.
+#[derive(Debug)]
+pub struct Arena {
+    fd: OwnedFd,
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the mapping lives as long as the value, and all access to it goes through atomics or raw copies.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// Losses that the program's side counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaLosses {
+    /// Records of threads that found no slot.
+    pub no_slot: u64,
+    /// Records that found their ring full for too long.
+    pub ring_full: u64,
+    /// Records after recording had stopped.
+    pub stopped: u64,
+    /// Call stacks that ended early (the records themselves were kept).
+    pub failed_unwinds: u64,
+}
+
+impl Arena {
+    /// Makes the memfd, maps it, and fills in header and configuration.
+    ///
+    /// # Errors
+    /// The system refuses that much address space or memory.
+    pub fn create(config: &wire::Config, layout: Layout, start: HostInstant) -> Result<Arena, SourceError> {
+        let fail = |what| SourceError::System {
+            what,
+            source: io::Error::last_os_error(),
+            remedy: "check `ulimit -v` and free memory, or use fewer `--max-threads` and a smaller `--ring-size`",
+        };
+        // SAFETY: a NUL-terminated name; returns a new descriptor or -1.
+        let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(fail("cannot make the shared memory of the recording"));
+        }
+        // SAFETY: `fd` is open and owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let length = layout.arena_bytes;
+        let size = libc::off_t::try_from(length).unwrap_or(libc::off_t::MAX);
+        // SAFETY: sets the length of our own file; sparse, so it takes no memory yet.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), size) } != 0 {
+            return Err(fail("cannot size the shared memory of the recording"));
+        }
+        // SAFETY: a fresh shared mapping of our own file, of its length.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                usize::try_from(length).unwrap_or(usize::MAX),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        let base = match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => base,
+            _ => return Err(fail("cannot map the shared memory of the recording")),
+        };
+        let arena = Arena { fd, base, layout };
+        arena.fill(config, start);
+        Ok(arena)
+    }
+
+    fn fill(&self, config: &wire::Config, start: HostInstant) {
+        let header = self.header();
+        let layout = self.layout;
+        // SAFETY: the mapping is at least a header long, page-aligned, and nobody else knows of it yet.
+        unsafe {
+            (*header).version = wire::ARENA_VERSION;
+            (*header).header_bytes = u32::try_from(layout.sync_offset).unwrap_or(u32::MAX);
+            (*header).arena_bytes = layout.arena_bytes;
+            (*header).slots_offset = layout.slots_offset;
+            (*header).slot_count = layout.slot_count;
+            (*header).slot_bytes = layout.slot_bytes;
+            (*header).filter_offset = layout.filter_offset;
+            (*header).filter_bytes = layout.filter_bytes;
+            (*header).ring_offset = layout.ring_offset;
+            (*header).ring_bytes = layout.ring_bytes;
+            (*header).l3_offset = layout.l3_offset;
+            (*header).dir_offset = layout.dir_offset;
+            (*header).sync_offset = layout.sync_offset;
+            (*header).start_order = start.order;
+            (*header).start_ns = start.monotonic_ns;
+            (*header).recorder_pid = std::process::id();
+            ptr::copy_nonoverlapping(config, &raw mut (*header).config, 1);
+            (*header).ids.0.next_stack_id = 1;
+            (*header).ids.0.next_module_id = 1;
+            (*header).state.0.state = wire::STATE_RUN;
+        }
+        std::sync::atomic::fence(Ordering::Release);
+        // SAFETY: as above; the magic comes last, so that a header with it is whole.
+        unsafe { (*header).magic = wire::ARENA_MAGIC };
+    }
+
+    /// The path under which other processes of this user can open the arena.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn header(&self) -> *mut wire::ArenaHeader {
+        self.base.as_ptr().cast()
+    }
+
+    /// Slot `index`.
+    ///
+    /// # Panics
+    /// Past the last slot: a fault of the caller, who counts slots by the layout.
+    pub fn slot(&self, index: u32) -> Slot<'_> {
+        assert!(index < self.layout.slot_count, "slot {index} of {}", self.layout.slot_count);
+        let offset = self.layout.slots_offset + u64::from(index) * u64::from(self.layout.slot_bytes);
+        // SAFETY: `index` is below the count, so the slot lies inside the mapping.
+        let at = unsafe { self.base.as_ptr().add(usize::try_from(offset).unwrap_or(usize::MAX)) };
+        Slot { at: at.cast(), arena: self, offset }
+    }
+
+    /// How many slots were ever used, by the program's word, at most all of them.
+    pub fn slots_used(&self) -> u32 {
+        // SAFETY: a field of the mapped header, naturally aligned.
+        let high = unsafe { atomic64(&raw mut (*self.header()).epoch.0.slots_high) }.load(Ordering::Acquire);
+        u32::try_from(high).unwrap_or(u32::MAX).min(self.layout.slot_count)
+    }
+
+    /// What the program's side lost so far.
+    pub fn losses(&self) -> ArenaLosses {
+        let header = self.header();
+        // SAFETY: fields of the mapped header, naturally aligned.
+        unsafe {
+            ArenaLosses {
+                no_slot: atomic64(&raw mut (*header).losses.0.lost_no_slot).load(Ordering::Relaxed),
+                ring_full: atomic64(&raw mut (*header).losses.0.lost_full).load(Ordering::Relaxed),
+                stopped: atomic64(&raw mut (*header).losses.0.lost_stopped).load(Ordering::Relaxed),
+                failed_unwinds: atomic64(&raw mut (*header).losses.0.failed_unwinds).load(Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Tells every process of the program to write nothing any more.
+    pub fn stop(&self) {
+        // SAFETY: a field of the mapped header, naturally aligned.
+        unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.store(wire::STATE_STOPPED, Ordering::Release);
+    }
+
+    fn drain_futex(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).state.0.drain_futex) }
+    }
+
+    /// The value to look at before a scan, and to hand to [`Arena::sleep`] after it.
+    pub fn wake_count(&self) -> u32 {
+        self.drain_futex().load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a producer wakes us, the timeout passes, or someone has since `seen` was read.
+    pub fn sleep(&self, seen: u32, timeout: Duration) {
+        let time = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(1),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: FUTEX_WAIT on a mapped, aligned word, with a timespec of our own. Shared between processes: not PRIVATE.
+        unsafe { libc::syscall(libc::SYS_futex, self.drain_futex().as_ptr(), libc::FUTEX_WAIT, seen, &time, ptr::null::<u32>(), 0) };
+    }
+
+    /// Wakes a sleeping drainer from within this process.
+    pub fn wake(&self) {
+        self.drain_futex().fetch_add(1, Ordering::AcqRel);
+        // SAFETY: FUTEX_WAKE on a mapped, aligned word.
+        unsafe { libc::syscall(libc::SYS_futex, self.drain_futex().as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length, to which no reference outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), usize::try_from(self.layout.arena_bytes).unwrap_or(usize::MAX)) };
+    }
+}
+
+/// SAFETY: `word` must be aligned and stay mapped for the reference's life.
+unsafe fn atomic64<'a>(word: *mut u64) -> &'a AtomicU64 {
+    // SAFETY: by this function's contract.
+    unsafe { AtomicU64::from_ptr(word) }
+}
+
+/// SAFETY: `word` must be aligned and stay mapped for the reference's life.
+unsafe fn atomic32<'a>(word: *mut u32) -> &'a AtomicU32 {
+    // SAFETY: by this function's contract.
+    unsafe { AtomicU32::from_ptr(word) }
+}
+
+/// One thread's slot, seen from the recorder.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a> {
+    at: *mut wire::Slot,
+    arena: &'a Arena,
+    offset: u64,
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident: $line:ident.$atomic:ident -> $type:ty;)*) => {
+        $($(#[$doc])*
+        pub fn $name(&self) -> $type {
+            // SAFETY: a field of a slot inside the mapping, naturally aligned.
+            unsafe { $atomic(&raw mut (*self.at).$line.0.$name) }.load(Ordering::Acquire)
+        })*
+    };
+}
+
+impl Slot<'_> {
+    words! {
+        /// Bytes ever written to the ring, by the program's word.
+        head: producer.atomic64 -> u64;
+        /// `np_slot_state`.
+        state: identity.atomic32 -> u32;
+        /// Process id of the owner.
+        pid: identity.atomic32 -> u32;
+        /// Thread id of the owner.
+        tid: identity.atomic32 -> u32;
+        /// Instrumented accesses so far.
+        accesses: hot.atomic64 -> u64;
+        /// What else moved the clock.
+        stall_cycles: hot.atomic64 -> u64;
+    }
+
+    /// Publishes how far the ring was drained.
+    pub fn set_tail(&self, tail: u64) {
+        // SAFETY: a field of a slot inside the mapping, naturally aligned.
+        unsafe { atomic64(&raw mut (*self.at).consumer.0.tail) }.store(tail, Ordering::Release);
+    }
+
+    /// The thread's clock in cycles.
+    pub fn clock_cycles(&self, cycles_per_access_q8: u32) -> u64 {
+        let work = (u128::from(self.accesses()) * u128::from(cycles_per_access_q8)) >> 8;
+        self.stall_cycles().saturating_add(u64::try_from(work).unwrap_or(u64::MAX))
+    }
+
+    /// Copies ring bytes `[from, to)` (counted since the ring's birth) to the end of `out`, over the ring's edge if need be.
+    ///
+    /// # Panics
+    /// When the range is longer than the ring: the caller has checked it.
+    pub fn copy(&self, from: u64, to: u64, out: &mut Vec<u8>) {
+        let ring_bytes = u64::from(self.arena.layout.ring_bytes);
+        assert!(from <= to && to - from <= ring_bytes, "ring range {from}..{to} of {ring_bytes}");
+        let start = from & (ring_bytes - 1);
+        let first = (to - from).min(ring_bytes - start);
+        let second = to - from - first;
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        out.reserve(size(first + second));
+        // SAFETY: both ranges lie inside the ring, which lies inside the mapping; `out` has room for them, and the bytes become
+        // part of it only once they are written. The program may change them meanwhile: we copy whatever is there, unread.
+        unsafe {
+            let ring = self.at.cast::<u8>().add(self.arena.layout.ring_offset as usize);
+            let end = out.as_mut_ptr().add(out.len());
+            ptr::copy_nonoverlapping(ring.add(size(start)), end, size(first));
+            ptr::copy_nonoverlapping(ring, end.add(size(first)), size(second));
+            out.set_len(out.len() + size(first + second));
+        }
+    }
+
+    /// Gives filter and ring memory back to the system and the slot to the next thread. Only for a slot whose owner is gone.
+    pub fn free(&self) {
+        let layout = &self.arena.layout;
+        let start = self.offset + u64::from(layout.filter_offset);
+        let length = u64::from(layout.slot_bytes - layout.filter_offset);
+        let signed = |bytes: u64| libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
+        // SAFETY: punches a hole into our own memfd, over the filter and ring of a slot that nobody uses.
+        unsafe {
+            libc::fallocate(
+                self.arena.fd.as_raw_fd(),
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                signed(start),
+                signed(length),
+            );
+            atomic64(&raw mut (*self.at).producer.0.tail_seen).store(0, Ordering::Relaxed);
+            atomic64(&raw mut (*self.at).producer.0.head).store(0, Ordering::Relaxed);
+            atomic64(&raw mut (*self.at).consumer.0.tail).store(0, Ordering::Relaxed);
+            atomic32(&raw mut (*self.at).identity.0.state).store(wire::SLOT_FREE, Ordering::Release);
+        }
+    }
+}

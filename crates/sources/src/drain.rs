@@ -1,0 +1,310 @@
+//! Emptying the rings: copy whole records out of shared memory and hand them to a sink, which checks and keeps them.
+//!
+//! A ring is drained once it holds enough for a chunk of its own, or has waited long enough: what stays in it meanwhile
+//! costs nothing and survives the program. Nothing that shared memory says is believed: a head outside its bounds, or bytes
+//! that are no records, put the slot in quarantine until its owner ends, which is counted and shown.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_trace::chunk::RingId;
+use numapilot_trace::wire::layout as wire;
+
+use crate::arena::Arena;
+use crate::arena::Slot;
+
+/// A ring is worth draining from this many bytes on (or an eighth of it, where that is less) ...
+const WORTH_BYTES: u64 = 128 << 10;
+/// ... or when its oldest bytes have waited this long. A recorder that is killed loses no more than that.
+const WORTH_AGE: Duration = Duration::from_millis(100);
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// How often owners are checked for being alive. Two checks in a row must fail, and the ring be still.
+const DEATH_CHECK: Duration = Duration::from_millis(250);
+
+/// What a sink found in a piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PieceCounts {
+    /// Whole records.
+    pub records: u64,
+    /// Of these, accesses.
+    pub samples: u64,
+    /// Bytes that are no records, at the piece's end.
+    pub bad_bytes: u64,
+    /// Bytes that went to disk for it.
+    pub disk_bytes: u64,
+}
+
+/// Where drained pieces go.
+pub trait Sink {
+    /// Why it cannot take any more.
+    type Error;
+    /// Keeps `piece`, which follows on the pieces of `ring` before it.
+    fn append(&mut self, ring: RingId, piece: &[u8]) -> Result<PieceCounts, Self::Error>;
+    /// The ring's owner ended: nothing more will come of it.
+    fn close(&mut self, ring: RingId) -> Result<(), Self::Error>;
+}
+
+/// Running totals, read by other threads while draining goes on.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Bytes taken from rings and kept.
+    pub bytes: AtomicU64,
+    /// Bytes written to disk.
+    pub disk_bytes: AtomicU64,
+    /// Records kept.
+    pub records: AtomicU64,
+    /// Of these, accesses.
+    pub samples: AtomicU64,
+    /// Slots that were put in quarantine.
+    pub quarantined: AtomicU64,
+    /// Bytes thrown away: of quarantined slots, and after the sink failed.
+    pub discarded_bytes: AtomicU64,
+    /// Owners that were killed before they could close their slots.
+    pub dead_owners: AtomicU64,
+    /// Threads that live now.
+    pub live_threads: AtomicU32,
+    /// Threads that were seen.
+    pub threads: AtomicU64,
+    /// Greatest clock stamp seen, cycles.
+    pub clock_cycles: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+#[derive(Clone, Debug, Default)]
+struct Ring {
+    tail: u64,
+    generation: u64,
+    seen: bool,
+    waiting_since: Option<Instant>,
+    quarantined: bool,
+    head_at_check: u64,
+    missed_checks: u8,
+}
+
+/// The drainer's state.
+pub struct Drainer<'a, S: Sink> {
+    arena: &'a Arena,
+    sink: S,
+    totals: &'a Totals,
+    rings: Vec<Ring>,
+    piece: Vec<u8>,
+    worth_bytes: u64,
+    cycles_per_access_q8: u32,
+    last_check: Instant,
+    /// Set once the sink failed: from then on rings are emptied without keeping anything.
+    failure: Option<S::Error>,
+}
+
+/// How much a pass should take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Take {
+    /// What is worth it.
+    Worthy,
+    /// All there is, whoever owns it.
+    Everything,
+}
+
+impl<'a, S: Sink> Drainer<'a, S> {
+    /// A drainer at the beginning of a recording. `cycles_per_access_q8` as in the arena's configuration; 0 where clocks are real.
+    pub fn new(arena: &'a Arena, sink: S, totals: &'a Totals, cycles_per_access_q8: u32) -> Drainer<'a, S> {
+        let layout = arena.layout();
+        Drainer {
+            arena,
+            sink,
+            totals,
+            rings: vec![Ring::default(); layout.slot_count as usize],
+            piece: Vec::with_capacity(layout.ring_bytes as usize),
+            worth_bytes: WORTH_BYTES.min(u64::from(layout.ring_bytes) / 8),
+            cycles_per_access_q8,
+            last_check: Instant::now(),
+            failure: None,
+        }
+    }
+
+    /// Drains until `done` is set, then takes what is left. Gives back the sink, and its error if it failed on the way (the
+    /// program was then told to stop recording at once).
+    pub fn run(mut self, done: &AtomicBool) -> (S, Option<S::Error>) {
+        let mut sleep = SLEEP_MIN;
+        while !done.load(Ordering::Acquire) {
+            let seen = self.arena.wake_count();
+            let busiest = self.pass(Take::Worthy);
+            if busiest >= u64::from(self.arena.layout().ring_bytes) / 4 {
+                sleep = SLEEP_MIN;
+                continue;
+            }
+            sleep = if busiest > 0 { SLEEP_MIN } else { (sleep * 2).min(SLEEP_MAX) };
+            self.arena.sleep(seen, sleep);
+        }
+        // Producers that were in the middle of a record when the last pass came by: they have all ended, or recording stopped.
+        self.pass(Take::Everything);
+        (self.sink, self.failure)
+    }
+
+    /// One look at every slot. Returns the most bytes that any ring gave.
+    fn pass(&mut self, take: Take) -> u64 {
+        let now = Instant::now();
+        let check = now.duration_since(self.last_check) >= DEATH_CHECK;
+        if check {
+            self.last_check = now;
+        }
+        let mut busiest = 0;
+        let mut live = 0;
+        for index in 0..self.arena.slots_used() {
+            let slot = self.arena.slot(index);
+            match slot.state() {
+                wire::SLOT_FREE => {}
+                wire::SLOT_CLAIMED => self.look_for_death(index, &slot, check),
+                wire::SLOT_LIVE => {
+                    live += 1;
+                    busiest = busiest.max(self.drain(index, &slot, take, now));
+                    self.look_for_death(index, &slot, check);
+                }
+                wire::SLOT_CLOSED => {
+                    busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
+                    self.finish(index, &slot);
+                }
+                _ => self.quarantine(index),
+            }
+        }
+        self.totals.live_threads.store(live, Ordering::Relaxed);
+        busiest
+    }
+
+    /// Takes what is in a ring, if it is worth it. Returns how many bytes were there.
+    fn drain(&mut self, index: u32, slot: &Slot<'_>, take: Take, now: Instant) -> u64 {
+        let head = slot.head();
+        self.note_clock(slot);
+        let ring_bytes = u64::from(self.arena.layout().ring_bytes);
+        let ring = &mut self.rings[index as usize];
+        if !ring.seen {
+            ring.seen = true;
+            add(&self.totals.threads, 1);
+        }
+        let pending = head.wrapping_sub(ring.tail);
+        if pending == 0 {
+            ring.waiting_since = None;
+            return 0;
+        }
+        if pending > ring_bytes || !head.is_multiple_of(8) {
+            self.quarantine(index);
+        }
+        let ring = &mut self.rings[index as usize];
+        if ring.quarantined {
+            add(&self.totals.discarded_bytes, pending.min(ring_bytes));
+            ring.tail = head;
+            slot.set_tail(head);
+            return 0;
+        }
+        let since = *ring.waiting_since.get_or_insert(now);
+        if take == Take::Worthy && pending < self.worth_bytes && now.duration_since(since) < WORTH_AGE {
+            return 0;
+        }
+        ring.waiting_since = None;
+        let tail = ring.tail;
+        self.piece.clear();
+        slot.copy(tail, head, &mut self.piece);
+        // The bytes are ours now: the producer may go on while we work on them.
+        ring.tail = head;
+        slot.set_tail(head);
+        let id = RingId { slot: index, generation: ring.generation };
+        self.keep(id);
+        pending
+    }
+
+    fn note_clock(&self, slot: &Slot<'_>) {
+        if self.cycles_per_access_q8 > 0 {
+            let clock = slot.clock_cycles(self.cycles_per_access_q8);
+            self.totals.clock_cycles.fetch_max(clock, Ordering::Relaxed);
+        }
+    }
+
+    fn keep(&mut self, id: RingId) {
+        let bytes = self.piece.len() as u64;
+        if self.failure.is_some() {
+            add(&self.totals.discarded_bytes, bytes);
+            return;
+        }
+        match self.sink.append(id, &self.piece) {
+            Ok(counts) => {
+                add(&self.totals.bytes, bytes - counts.bad_bytes);
+                add(&self.totals.disk_bytes, counts.disk_bytes);
+                add(&self.totals.records, counts.records);
+                add(&self.totals.samples, counts.samples);
+                if counts.bad_bytes > 0 {
+                    add(&self.totals.discarded_bytes, counts.bad_bytes);
+                    self.quarantine(id.slot);
+                }
+            }
+            Err(error) => {
+                add(&self.totals.discarded_bytes, bytes);
+                self.fail(error);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: S::Error) {
+        self.arena.stop();
+        self.failure.get_or_insert(error);
+    }
+
+    fn quarantine(&mut self, index: u32) {
+        let ring = &mut self.rings[index as usize];
+        if !ring.quarantined {
+            ring.quarantined = true;
+            add(&self.totals.quarantined, 1);
+        }
+    }
+
+    /// A slot whose owner is gone goes to the next thread.
+    fn finish(&mut self, index: u32, slot: &Slot<'_>) {
+        let ring = &mut self.rings[index as usize];
+        let id = RingId { slot: index, generation: ring.generation };
+        *ring = Ring { generation: ring.generation.wrapping_add(1), ..Ring::default() };
+        if self.failure.is_none()
+            && let Err(error) = self.sink.close(id)
+        {
+            self.fail(error);
+        }
+        slot.free();
+    }
+
+    /// Owners that were killed close nothing: notice it, take what they wrote, free the slot.
+    fn look_for_death(&mut self, index: u32, slot: &Slot<'_>, check: bool) {
+        if !check {
+            return;
+        }
+        let head = slot.head();
+        let ring = &mut self.rings[index as usize];
+        let still = ring.head_at_check == head;
+        ring.head_at_check = head;
+        if !still || !is_gone(slot.pid(), slot.tid()) {
+            ring.missed_checks = 0;
+            return;
+        }
+        ring.missed_checks += 1;
+        if ring.missed_checks >= 2 {
+            add(&self.totals.dead_owners, 1);
+            self.drain(index, slot, Take::Everything, Instant::now());
+            self.finish(index, slot);
+        }
+    }
+}
+
+/// Whether the system knows no such thread.
+fn is_gone(pid: u32, tid: u32) -> bool {
+    let (Ok(pid), Ok(tid)) = (i32::try_from(pid), i32::try_from(tid)) else { return false };
+    if pid <= 0 || tid <= 0 {
+        return false;
+    }
+    // SAFETY: signal 0 sends nothing; the call only looks whether the thread exists.
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
+    result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}

@@ -1,0 +1,205 @@
+//! Which engine records a program, and why not a better one.
+//!
+//! Two engines exist: `instrument` (every access of a program built with `numapilot cc`, on a simulated machine) and `track`
+//! (lifecycles of any dynamically linked program). Both preload the same library, so both need a program whose dynamic
+//! loader will load it.
+
+mod binary;
+mod resolve;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use binary::Binary;
+pub use binary::BinaryKind;
+pub use resolve::Target;
+
+use crate::error::SourceError;
+
+/// An engine that this version has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// Every access of an instrumented program, on a simulated machine, in virtual time.
+    Instrument,
+    /// Lifecycles only (allocations, mappings, threads, processes), in real time.
+    Track,
+}
+
+impl Engine {
+    /// As on the command line and in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Instrument => "instrument",
+            Engine::Track => "track",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the user asked for with `--engine`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The best one that works here.
+    #[default]
+    Auto,
+    /// This one or an error.
+    Only(Engine),
+}
+
+impl FromStr for EngineChoice {
+    type Err = SourceError;
+
+    fn from_str(name: &str) -> Result<Self, SourceError> {
+        match name {
+            "auto" => Ok(EngineChoice::Auto),
+            "instrument" => Ok(EngineChoice::Only(Engine::Instrument)),
+            "track" => Ok(EngineChoice::Only(Engine::Track)),
+            "pmu" | "fault" | "emulate" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
+            _ => Err(SourceError::EngineUnknown { name: name.to_owned() }),
+        }
+    }
+}
+
+/// Why an engine was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The engine.
+    pub engine: Engine,
+    /// What stands in its way.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// The outcome of the choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The engine that records.
+    pub engine: Engine,
+    /// Better engines, and why each refused.
+    pub refusals: Vec<Refusal>,
+    /// What is worth telling: which binary of a script is recorded, what will not be seen.
+    pub notes: Vec<String>,
+}
+
+/// Programs whose business is to start another one that is named in their arguments.
+const LAUNCHERS: &[&str] = &[
+    "env", "time", "nice", "ionice", "nohup", "timeout", "stdbuf", "setarch", "numactl", "taskset", "chrt", "xargs", "sh", "bash",
+    "dash", "zsh", "ksh", "fish", "make", "mpirun", "mpiexec", "srun", "prlimit", "setsid", "strace", "gdb",
+];
+
+/// Chooses the engine for `command` (its first word already resolved to `target`).
+///
+/// # Errors
+/// Where no engine can record the program, or the one asked for by name cannot: with the reason and the remedy.
+pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Result<Selection, SourceError> {
+    let binary = &target.binary;
+    let mut notes = Vec::new();
+    if let Some(script) = &target.script {
+        notes.push(format!("{} is a script: {} is recorded, with what it starts", script.display(), binary.path.display()));
+    }
+    if let Some((reason, remedy)) = preload_obstacle(binary) {
+        let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
+        return Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy });
+    }
+    let starts_others = target.script.is_some() || is_launcher(&binary.path);
+    let refusal = instrument_refusal(binary, starts_others);
+    match (choice, binary.instrumented) {
+        (EngineChoice::Only(Engine::Track), instrumented) => {
+            if instrumented {
+                notes.push("the program is instrumented, but engine track records no accesses".to_owned());
+            }
+            Ok(Selection { engine: Engine::Track, refusals: Vec::new(), notes })
+        }
+        (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes }),
+        (EngineChoice::Only(Engine::Instrument), false) if starts_others => {
+            notes.push(format!("{} is not instrumented itself; what it starts may be", binary.path.display()));
+            Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes })
+        }
+        (EngineChoice::Only(Engine::Instrument), false) => Err(SourceError::EngineRefused {
+            engine: Engine::Instrument.name(),
+            path: binary.path.clone(),
+            reason: refusal.reason,
+            remedy: refusal.remedy,
+        }),
+        (EngineChoice::Auto, false) => {
+            if let Some(inner) = instrumented_argument(starts_others, command) {
+                notes.push(format!("{} starts {}, which is instrumented", binary.path.display(), inner.display()));
+                return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes });
+            }
+            notes.push("engine track records objects and threads, but no accesses".to_owned());
+            Ok(Selection { engine: Engine::Track, refusals: vec![refusal], notes })
+        }
+    }
+}
+
+fn instrument_refusal(binary: &Binary, starts_others: bool) -> Refusal {
+    let name = binary.path.display();
+    let mut remedy = "rebuild it with `numapilot cc`, `c++` or `fc` in place of the compiler (CC=\"numapilot cc\" under make, CMake \
+                      and configure)"
+        .to_owned();
+    if starts_others {
+        remedy.push_str("; if it starts a program that is, name the engine: `--engine instrument`");
+    }
+    Refusal { engine: Engine::Instrument, reason: format!("{name} is not instrumented"), remedy }
+}
+
+/// What keeps the dynamic loader from loading our library into this binary: reason and remedy.
+fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
+    let host = std::env::consts::ARCH;
+    match &binary.kind {
+        BinaryKind::ForeignElf { what } => Some((
+            format!("it is {what}, and this recorder is for 64-bit {host}"),
+            format!("build the program for 64-bit {host}, or record on a machine of its kind"),
+        )),
+        BinaryKind::Static => Some((
+            "it is statically linked, so no library can be loaded into it".to_owned(),
+            "link it dynamically (without -static; for Go, with -linkmode=external and cgo; for Rust, not for a musl target)".to_owned(),
+        )),
+        BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-musl") => Some((
+            format!("it is linked to musl ({interpreter}), and the tracker needs glibc"),
+            "build it for glibc".to_owned(),
+        )),
+        BinaryKind::Dynamic { .. } => binary.privileged.as_ref().map(|why| {
+            (
+                format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
+                format!("record a copy without it (`cp {} /tmp/`), or record as the user that owns it", binary.path.display()),
+            )
+        }),
+    }
+}
+
+fn is_launcher(path: &Path) -> bool {
+    path.file_name().and_then(|n| n.to_str()).is_some_and(|name| {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        LAUNCHERS.contains(&name) || LAUNCHERS.contains(&stem) || stem == "python" || stem == "perl"
+    })
+}
+
+/// The first argument of a launcher that is itself an instrumented binary.
+fn instrumented_argument(starts_others: bool, command: &[OsString]) -> Option<PathBuf> {
+    if !starts_others {
+        return None;
+    }
+    command.iter().skip(1).take(64).find_map(|argument| {
+        let path = resolve::find(argument)?;
+        Binary::inspect(&path).ok().flatten().filter(|b| b.instrumented).map(|b| b.path)
+    })
+}
+
+/// Finds and inspects the program of `command`.
+///
+/// # Errors
+/// Not found, not executable, or neither a binary nor a script.
+pub fn resolve_target(command: &[OsString]) -> Result<Target, SourceError> {
+    let program = command.first().filter(|p| !p.is_empty()).ok_or(SourceError::NoCommand)?;
+    resolve::resolve(program)
+}

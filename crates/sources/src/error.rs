@@ -1,0 +1,128 @@
+//! The one error type of this crate. Every message names the file or option, what is wrong with it, and the next step.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a program could not be recorded (or built for recording).
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// Nothing to run.
+    #[error("no program given; write it after `--`, as in `numapilot record -- ./program arguments`")]
+    NoCommand,
+    /// No file of that name, here or on PATH.
+    #[error("{program}: not found{}; check the spelling, or give the path (`./{program}` for this folder)",
+        if *.on_path { " in any folder of PATH" } else { "" })]
+    NotFound {
+        /// As the user wrote it.
+        program: String,
+        /// It was looked up on PATH (it has no slash).
+        on_path: bool,
+    },
+    /// It exists, but cannot be executed.
+    #[error("{}: {reason}; {remedy}", path.display())]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
+    /// An engine that was asked for by name refuses this program.
+    #[error("engine {engine} cannot record {}: {reason}; {remedy}", path.display())]
+    EngineRefused {
+        /// The engine's name.
+        engine: &'static str,
+        /// The binary that would be recorded.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
+    /// An engine of the design that this version does not have.
+    #[error("engine `{name}` is not available in this version; use `auto`, `instrument` or `track`")]
+    EngineNotAvailable {
+        /// As the user wrote it.
+        name: String,
+    },
+    /// Not an engine at all.
+    #[error("there is no engine `{name}`; use `auto`, `instrument` or `track`")]
+    EngineUnknown {
+        /// As the user wrote it.
+        name: String,
+    },
+    /// An option's value is out of its range.
+    #[error("{option}: {reason}; {remedy}")]
+    Option {
+        /// As on the command line.
+        option: &'static str,
+        /// What is wrong.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
+    /// The output exists and is not ours to replace.
+    #[error("{}: exists and is not a numapilot trace, so it is left alone; give another name with `--output NAME.numatrace`", path.display())]
+    OutputForeign {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The machine cannot be simulated with the arena's fixed tables.
+    #[error("machine {machine}: {reason}; {remedy}")]
+    Machine {
+        /// Its name.
+        machine: String,
+        /// What is wrong.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
+    /// The preload library could not be put in place.
+    #[error("cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is")]
+    Runtime {
+        /// What the runtime crate said.
+        reason: String,
+    },
+    /// A file of the trace could not be written.
+    #[error("{}: {source}; {remedy}", path.display())]
+    Output {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+        /// The next step.
+        remedy: &'static str,
+    },
+    /// Something the system refused.
+    #[error("{what}: {source}; {remedy}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+        /// The next step.
+        remedy: &'static str,
+    },
+    /// One recording at a time per process: it owns signal handlers and children.
+    #[error("this process is already recording; wait for that recording to end, or record from another process")]
+    Busy,
+}
+
+impl SourceError {
+    /// The exit status by which shells know this failure: 127 not found, 126 not executable, 2 for bad options, 1 otherwise.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            SourceError::NotFound { .. } => 127,
+            SourceError::NotExecutable { .. } => 126,
+            SourceError::NoCommand
+            | SourceError::EngineNotAvailable { .. }
+            | SourceError::EngineUnknown { .. }
+            | SourceError::Option { .. }
+            | SourceError::Machine { .. } => 2,
+            _ => 1,
+        }
+    }
+}

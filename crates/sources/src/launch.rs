@@ -1,0 +1,231 @@
+//! Starting the program, and knowing when it and everything that it started has ended.
+//!
+//! The program runs in the recorder's process group with the recorder's standard streams, as it would without it. The
+//! recorder becomes a *subreaper*: processes that outlive their parents come to it instead of to init, so that the last
+//! descendant's end is seen.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::engine::Target;
+use crate::error::SourceError;
+use crate::signals::Blocked;
+use crate::signals::Guard;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The status that a shell reports: the program's own, or 128 + signal.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+
+    fn from_wait(status: libc::c_int) -> Option<Exit> {
+        if libc::WIFEXITED(status) {
+            Some(Exit::Code(libc::WEXITSTATUS(status)))
+        } else if libc::WIFSIGNALED(status) {
+            Some(Exit::Signal(libc::WTERMSIG(status)))
+        } else {
+            None
+        }
+    }
+}
+
+/// All that a start needs.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The program, resolved.
+    pub target: &'a Target,
+    /// Its arguments, the first as the user wrote it.
+    pub command: &'a [OsString],
+    /// The tracker library.
+    pub preload: &'a Path,
+    /// Path under which the program's processes open the arena.
+    pub arena: &'a Path,
+    /// Set in the program's environment, beside what the recorder needs.
+    pub environment: &'a [(OsString, OsString)],
+    /// Threads that wait shall sleep: a spinning thread would burn program time that the simulated machine has not got.
+    pub passive_waits: bool,
+}
+
+/// Variables of OpenMP runtimes that say how idle threads wait, and our choice for each where the user made none in any of them.
+const PASSIVE_WAITS: [(&str, &str); 3] = [("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "0"), ("KMP_BLOCKTIME", "0")];
+
+/// A started program.
+#[derive(Debug)]
+pub struct Program {
+    /// Process id of the main process.
+    pub pid: i32,
+    exit: Option<Exit>,
+    /// Children that this process had before: not part of the recording.
+    foreign: Vec<i32>,
+}
+
+/// What `Program::reap` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The main process runs.
+    Running,
+    /// It ended; these descendants have not, and some share our session: background jobs that will end.
+    Outlived(Vec<i32>),
+    /// It ended; these descendants have made sessions of their own: daemons that may run for ever.
+    Daemons(Vec<i32>),
+    /// All have ended.
+    Ended,
+}
+
+/// Starts the program.
+///
+/// # Errors
+/// The system refuses to run it: with its reason.
+pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError> {
+    let foreign = children().unwrap_or_default();
+    become_subreaper()?;
+    let mut command = Command::new(&launch.target.exec_path);
+    command.arg0(&launch.command[0]).args(&launch.command[1..]);
+    command.env("NUMAPILOT_ARENA", launch.arena);
+    if launch.passive_waits && PASSIVE_WAITS.iter().all(|(name, _)| std::env::var_os(name).is_none()) {
+        command.envs(PASSIVE_WAITS);
+    }
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    command.env("LD_PRELOAD", preload_list(launch)?);
+    let blocked = Blocked::new();
+    let in_child = blocked.for_child();
+    let replaced = guard.replaced();
+    // SAFETY: the hook runs between fork and exec and calls only async-signal-safe functions on memory made before.
+    unsafe {
+        command.pre_exec(move || {
+            in_child.reset_in_child(&replaced);
+            Ok(())
+        });
+    }
+    let child = command.spawn().map_err(|source| SourceError::NotExecutable {
+        path: launch.target.exec_path.clone(),
+        reason: format!("the system cannot run it ({source})"),
+        remedy: "run it without numapilot to see whether it works at all".to_owned(),
+    })?;
+    drop(blocked);
+    Ok(Program { pid: child.id().cast_signed(), exit: None, foreign })
+}
+
+/// Our library first, then what the user preloads (an allocator, say), from the additions or the environment.
+fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
+    let ours = launch.preload.as_os_str();
+    if ours.as_bytes().iter().any(|b| matches!(b, b':' | b' ' | b'\t' | b'\n')) {
+        let reason = format!("the loader cannot take {} because of the blank or colon in it", launch.preload.display());
+        return Err(SourceError::Runtime { reason });
+    }
+    let added = launch.environment.iter().rev().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
+    let mut list = ours.to_owned();
+    if let Some(theirs) = added.or_else(|| std::env::var_os("LD_PRELOAD")).filter(|v| !v.is_empty()) {
+        list.push(OsStr::new(":"));
+        list.push(theirs);
+    }
+    Ok(list)
+}
+
+fn become_subreaper() -> Result<(), SourceError> {
+    // SAFETY: prctl with integer arguments only.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if result == 0 {
+        return Ok(());
+    }
+    let source = io::Error::last_os_error();
+    Err(SourceError::System { what: "cannot become the reaper of orphaned processes", source, remedy: "Linux 3.4 or later is needed" })
+}
+
+/// This process's children now. `None` where the kernel does not list them (CONFIG_PROC_CHILDREN).
+fn children() -> Option<Vec<i32>> {
+    let mut pids = Vec::new();
+    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            // A thread that ended meanwhile has no children either; a kernel that cannot list them lacks even our own file.
+            Err(_) if std::path::Path::new("/proc/thread-self/children").exists() => {}
+            Err(_) => return None,
+        }
+    }
+    Some(pids)
+}
+
+impl Program {
+    /// How the main process ended, once `reap` saw it.
+    pub fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    /// Collects processes that ended and says who is left. Never blocks.
+    pub fn reap(&mut self) -> Standing {
+        let childless = loop {
+            let mut status = 0;
+            // SAFETY: `status` is ours; WNOHANG makes the call return at once.
+            match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+                0 => break false,
+                pid if pid > 0 => {
+                    if pid == self.pid {
+                        self.exit = Exit::from_wait(status).or(self.exit);
+                    }
+                }
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => break true,
+            }
+        };
+        if self.exit.is_none() {
+            if childless {
+                // Somebody else in this process collected it: its status is lost, its end is not.
+                self.exit = Some(Exit::Code(1));
+            } else {
+                return Standing::Running;
+            }
+        }
+        if childless {
+            return Standing::Ended;
+        }
+        let Some(left) = children() else { return Standing::Daemons(Vec::new()) };
+        let left: Vec<i32> = left.into_iter().filter(|pid| !self.foreign.contains(pid)).collect();
+        if left.is_empty() {
+            return Standing::Ended;
+        }
+        // SAFETY: getsid takes an integer; it fails with -1 for a process that is gone.
+        let sessions = unsafe { (libc::getsid(0), left.iter().map(|pid| libc::getsid(*pid)).collect::<Vec<_>>()) };
+        if sessions.1.contains(&sessions.0) { Standing::Outlived(left) } else { Standing::Daemons(left) }
+    }
+
+    /// Passes a signal on to the main process, if it still runs.
+    pub fn signal(&self, signal: libc::c_int) {
+        if self.exit.is_none() {
+            // SAFETY: `pid` is a child that was not reaped, so the number is still its own.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Statuses as shells count them.
+
+    use super::*;
+
+    #[test]
+    fn exits_become_shell_codes() {
+        assert_eq!(Exit::from_wait(3 << 8).map(Exit::shell_code), Some(3));
+        assert_eq!(Exit::from_wait(libc::SIGKILL).map(Exit::shell_code), Some(137));
+        assert_eq!(Exit::from_wait(0x137f), None, "a stop is no end");
+    }
+}

@@ -1,0 +1,228 @@
+//! What a recording can be told, with the defaults and the bounds of each option.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+
+use crate::engine::EngineChoice;
+use crate::error::SourceError;
+use crate::output::Existing;
+
+/// Where pages of the simulated machine go at their first touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// To the node of the thread that touches them, as Linux does.
+    #[default]
+    FirstTouch,
+    /// Round robin over the nodes with memory, page by page, as `numactl --interleave=all` does.
+    Interleave,
+}
+
+impl Placement {
+    /// As on the command line and in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::FirstTouch => "first-touch",
+            Placement::Interleave => "interleave",
+        }
+    }
+}
+
+/// How threads are laid out on the simulated machine's CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Thread k on node k modulo nodes.
+    #[default]
+    Spread,
+    /// A node is filled before the next one is begun.
+    Pack,
+    /// The idlest CPU at a thread's start, and again when it wakes up to find its CPU taken.
+    None,
+}
+
+impl Binding {
+    /// As on the command line and in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Spread => "spread",
+            Binding::Pack => "pack",
+            Binding::None => "none",
+        }
+    }
+}
+
+/// How often a memory access is kept as a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// One in this many memory accesses, on average.
+    Period(u64),
+    /// About this many per second of program time, whole program.
+    RateHz(u32),
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling::RateHz(10_000)
+    }
+}
+
+/// Which processes a recording waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// Everything that the program started, except daemons: those get `RecordOptions::daemon_grace`.
+    #[default]
+    Descendants,
+    /// The program itself: recording stops when it ends.
+    MainProcess,
+}
+
+/// Bounds on a recording. Where one is reached recording stops, and the program runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of raw trace on disk.
+    pub bytes: Option<u64>,
+    /// Time since the program started.
+    pub duration: Option<Duration>,
+}
+
+/// Where a recording stands: given to [`Progress::update`] about ten times a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgressState {
+    /// Records drained so far.
+    pub records: u64,
+    /// Bytes drained from the rings so far.
+    pub bytes: u64,
+    /// Of the records, sampled accesses.
+    pub samples: u64,
+    /// Records lost so far, wherever.
+    pub lost: u64,
+    /// Threads that live now.
+    pub live_threads: u32,
+    /// Program time of the thread that is furthest ahead.
+    pub program_time: Duration,
+    /// Real time since the start.
+    pub wall_time: Duration,
+}
+
+/// Told how the recording goes.
+pub trait Progress {
+    /// Called about ten times a second from the recording thread; must not block for long.
+    fn update(&mut self, state: &ProgressState);
+}
+
+/// All that [`crate::record`] needs to know.
+pub struct RecordOptions<'a> {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The trace's folder, by custom `NAME.numatrace`.
+    pub output: PathBuf,
+    /// What becomes of an older trace there.
+    pub existing: Existing,
+    /// Which engine.
+    pub engine: EngineChoice,
+    /// The machine that is simulated (`instrument`), or on which the program runs (`track`).
+    pub machine: &'a Machine,
+    /// CPUs of the machine that threads may use; all that are online where `None`.
+    pub cpus: Option<Vec<CpuId>>,
+    /// How threads are laid out on them.
+    pub bind: Binding,
+    /// First homes of pages.
+    pub placement: Placement,
+    /// How often an access is kept.
+    pub sampling: Sampling,
+    /// How far a thread's clock may run ahead of the slowest running thread's, in program time.
+    pub window: Duration,
+    /// Cycles of work charged per instrumented access (the instructions around it), 1/256 cycle.
+    pub cycles_per_access_q8: u32,
+    /// Seed of sampling intervals and random replacement.
+    pub seed: u64,
+    /// Frames kept per call stack, 1 to 128.
+    pub max_stack_depth: u32,
+    /// Ring of each thread, a power of two from 64 KiB to 64 MiB.
+    pub ring_bytes: u32,
+    /// Threads that can be recorded at one time, 1 to 4,096.
+    pub slots: u32,
+    /// Set in the program's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// When recording stops early.
+    pub limits: Limits,
+    /// Which processes it waits for.
+    pub follow: Follow,
+    /// How long daemons that the program left behind are still recorded after its end.
+    pub daemon_grace: Duration,
+    /// Told how it goes.
+    pub progress: Option<&'a mut dyn Progress>,
+}
+
+impl<'a> RecordOptions<'a> {
+    /// Defaults for recording `command` on `machine` into `output`.
+    pub fn new(command: Vec<OsString>, output: PathBuf, machine: &'a Machine) -> RecordOptions<'a> {
+        RecordOptions {
+            command,
+            output,
+            existing: Existing::default(),
+            engine: EngineChoice::default(),
+            machine,
+            cpus: None,
+            bind: Binding::default(),
+            placement: Placement::default(),
+            sampling: Sampling::default(),
+            window: Duration::from_micros(100),
+            cycles_per_access_q8: 512,
+            seed: 1,
+            max_stack_depth: 64,
+            ring_bytes: 1 << 20,
+            slots: 1024,
+            environment: Vec::new(),
+            limits: Limits::default(),
+            follow: Follow::default(),
+            daemon_grace: Duration::from_secs(2),
+            progress: None,
+        }
+    }
+
+    /// Checks every bound that does not depend on the machine.
+    ///
+    /// # Errors
+    /// The first option out of its range, with the range.
+    pub fn check(&self) -> Result<(), SourceError> {
+        let bad = |option, reason: String, remedy: &str| Err(SourceError::Option { option, reason, remedy: remedy.to_owned() });
+        if self.command.is_empty() {
+            return Err(SourceError::NoCommand);
+        }
+        if self.output.file_name().is_none() {
+            return bad("--output", format!("{} names no folder", self.output.display()), "give a name such as run.numatrace");
+        }
+        if !(1..=128).contains(&self.max_stack_depth) {
+            return bad("--max-stack", format!("{} frames", self.max_stack_depth), "use 1 to 128");
+        }
+        if !self.ring_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(&self.ring_bytes) {
+            return bad("--ring-size", format!("{} bytes", self.ring_bytes), "use a power of two from 64 KiB to 64 MiB");
+        }
+        if !(1..=4096).contains(&self.slots) {
+            return bad("--max-threads", format!("{}", self.slots), "use 1 to 4096");
+        }
+        match self.sampling {
+            Sampling::Period(0) => return bad("--period", "0 accesses".to_owned(), "use 1 (every access) or more"),
+            Sampling::RateHz(0) => return bad("--rate", "0 samples per second".to_owned(), "use 1 or more"),
+            _ => {}
+        }
+        if self.window < Duration::from_micros(1) || self.window > Duration::from_secs(1) {
+            return bad("--window", format!("{:?}", self.window), "use 1 us to 1 s");
+        }
+        if !(1..=256 * 1024).contains(&self.cycles_per_access_q8) {
+            let reason = format!("{} cycles", f64::from(self.cycles_per_access_q8) / 256.0);
+            return bad("--cycles-per-access", reason, "use 1/256 to 1024");
+        }
+        for (name, value) in &self.environment {
+            let bytes = name.as_encoded_bytes();
+            if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_encoded_bytes().contains(&0) {
+                return bad("--env", format!("{} cannot be a variable's name", name.display()), "write NAME=VALUE");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,395 @@
+//! One recording from start to end: choose the engine, make the arena, start the program, drain until everything has ended.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+
+use crate::arena::Arena;
+use crate::arena::Layout;
+use crate::clock::HostInstant;
+use crate::drain::Drainer;
+use crate::drain::Totals;
+use crate::engine::Engine;
+use crate::engine::Refusal;
+use crate::engine::Selection;
+use crate::engine::Target;
+use crate::engine::resolve_target;
+use crate::engine::select;
+use crate::error::SourceError;
+use crate::launch;
+use crate::launch::Exit;
+use crate::launch::Launch;
+use crate::launch::Program;
+use crate::launch::Standing;
+use crate::options::Follow;
+use crate::options::Progress;
+use crate::options::ProgressState;
+use crate::options::RecordOptions;
+use crate::output;
+use crate::session::Closing;
+use crate::session::Opening;
+use crate::session::TraceFiles;
+use crate::signals::Guard;
+use crate::simulated::simulate;
+
+/// Between two looks at the program where no signal calls for one sooner.
+const TICK: Duration = Duration::from_millis(100);
+/// Length of the first calibration of the host's counter.
+const CALIBRATION: Duration = Duration::from_millis(10);
+
+/// Records lost, by place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Of threads that found no slot.
+    pub no_slot: u64,
+    /// Because a ring stayed full.
+    pub ring_full: u64,
+    /// Because recording had stopped.
+    pub stopped: u64,
+    /// Bytes of records that the recorder threw away: damaged rings, or a disk that took no more.
+    pub discarded_bytes: u64,
+    /// Slots whose contents were damaged by the program.
+    pub quarantined_slots: u64,
+    /// Call stacks cut short (nothing else is missing).
+    pub failed_unwinds: u64,
+}
+
+impl Losses {
+    /// Records lost, as far as they were counted one by one.
+    pub fn records(&self) -> u64 {
+        self.no_slot.saturating_add(self.ring_full).saturating_add(self.stopped)
+    }
+}
+
+/// Why recording stopped before the program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The trace could not be written any further: the system's answer.
+    WriteFailed(String),
+    /// The limit on bytes.
+    BytesLimit,
+    /// The limit on time.
+    TimeLimit,
+    /// The main process ended, and only it was to be followed, or only daemons were left.
+    MainEnded,
+    /// The user interrupted the wait for background processes.
+    Interrupted,
+}
+
+/// A finished recording: raw chunks in `dir`, to be decoded by `flows`.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The trace.
+    pub dir: PathBuf,
+    /// How the program ended.
+    pub exit: Exit,
+    /// The engine that recorded.
+    pub engine: Engine,
+    /// Better engines that refused, and why.
+    pub refusals: Vec<Refusal>,
+    /// What was lost.
+    pub losses: Losses,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Of these, sampled accesses.
+    pub samples: u64,
+    /// Threads seen.
+    pub threads: u64,
+    /// Program time at the end: of the thread that went furthest (`instrument`), real time (`track`).
+    pub program_time: Duration,
+    /// Real time from the program's start to its end.
+    pub wall_time: Duration,
+    /// Why recording stopped early, if it did.
+    pub stopped: Option<StopReason>,
+    /// What is worth telling the user, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// Records a program: blocks until it and all that it started have ended (see [`Follow`]).
+///
+/// Takes over SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGCHLD of this process meanwhile, and reaps all its children; so one
+/// recording at a time per process.
+///
+/// # Errors
+/// Everything that keeps the program from starting. Once it has started, troubles stop the recording and not the program: they
+/// are in [`Recording::stopped`] and [`Recording::notes`].
+pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> {
+    options.check()?;
+    let progress = options.progress.take();
+    let options = options;
+    let target = resolve_target(&options.command)?;
+    let selection = select(options.engine, &target, &options.command)?;
+    let start = HostInstant::now();
+    let preload = tracker()?;
+    let host_khz = start.calibrate(CALIBRATION);
+    let simulated = simulate(&options, selection.engine, host_khz)?;
+    let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
+    let arena = Arena::create(&simulated.config, layout, start)?;
+    let guard = Guard::install()?;
+    output::prepare(&options.output, options.existing)?;
+    let opening = Opening {
+        options: &options,
+        target: &target,
+        selection: &selection,
+        config: &simulated.config,
+        start,
+        start_time: SystemTime::now(),
+        host_khz,
+    };
+    let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
+    let launch = Launch {
+        target: &target,
+        command: &options.command,
+        preload: &preload,
+        arena: &arena.path(),
+        environment: &options.environment,
+        passive_waits: selection.engine == Engine::Instrument,
+    };
+    let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
+    let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
+    let cycles_per_access_q8 = if selection.engine == Engine::Instrument { simulated.config.cycles_per_access_q8 } else { 0 };
+    let totals = Totals::default();
+    let done = AtomicBool::new(false);
+    let began = Instant::now();
+    let mut watch = Watch { program, arena: &arena, guard: &guard, totals: &totals, clock, began, daemons_since: None, stopped: None };
+    let (files, failure) = thread::scope(|scope| {
+        let drainer = Drainer::new(&arena, files, &totals, cycles_per_access_q8);
+        let drainer = thread::Builder::new().name("drain".to_owned()).spawn_scoped(scope, || drainer.run(&done));
+        let drainer = match drainer {
+            Ok(handle) => handle,
+            // Without a drainer nothing is recorded; the program runs on, and is waited for.
+            Err(source) => return Err(give_up(&mut watch, &options, source)),
+        };
+        watch.until_end(&options, progress);
+        done.store(true, Ordering::Release);
+        arena.wake();
+        drainer.join().map_err(|_| SourceError::System {
+            what: "the draining thread failed",
+            source: std::io::Error::other("it panicked"),
+            remedy: "what was written before is whole; please report this",
+        })
+    })?;
+    let wall_time = began.elapsed();
+    let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
+    recording.notes.splice(0..0, simulated.notes);
+    // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
+    let result = match failure {
+        Some(failure) => Err(failure),
+        None => files.finish(&Closing { recording: &recording, end: HostInstant::now(), start }),
+    };
+    if let Err(error) = result {
+        recording.stopped = Some(StopReason::WriteFailed(error.to_string()));
+    }
+    explain(&mut recording);
+    Ok(recording)
+}
+
+/// The tracker library, unpacked.
+fn tracker() -> Result<PathBuf, SourceError> {
+    std::env::var_os("NUMAPILOT_TRACKER_TEMPORARY").map(PathBuf::from).ok_or(SourceError::Runtime { reason: "none".to_owned() })
+}
+
+fn give_up(watch: &mut Watch<'_>, options: &RecordOptions<'_>, source: std::io::Error) -> SourceError {
+    watch.arena.stop();
+    watch.until_end(options, None);
+    SourceError::System { what: "cannot start the draining thread", source, remedy: "raise `ulimit -u`" }
+}
+
+/// How clock stamps become time.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    engine: Engine,
+    khz: u32,
+}
+
+/// Looks after the running program.
+struct Watch<'a> {
+    program: Program,
+    arena: &'a Arena,
+    guard: &'a Guard,
+    totals: &'a Totals,
+    clock: Clock,
+    began: Instant,
+    daemons_since: Option<Instant>,
+    stopped: Option<StopReason>,
+}
+
+impl Watch<'_> {
+    /// Waits for the end of the recording: passes signals on, keeps limits, tells the progress.
+    fn until_end(&mut self, options: &RecordOptions<'_>, mut progress: Option<&mut (dyn Progress + '_)>) {
+        let mut next_update = self.began;
+        loop {
+            let standing = self.program.reap();
+            if self.is_over(&standing, options) {
+                break;
+            }
+            self.keep_limits(options);
+            if Instant::now() >= next_update {
+                next_update = Instant::now() + TICK;
+                let state = self.progress();
+                if let Some(progress) = progress.as_deref_mut() {
+                    progress.update(&state);
+                }
+            }
+            self.guard.wait(TICK);
+        }
+        if self.stopped.is_some() {
+            self.arena.stop();
+        }
+        let state = self.progress();
+        if let Some(progress) = progress {
+            progress.update(&state);
+        }
+    }
+
+    fn is_over(&mut self, standing: &Standing, options: &RecordOptions<'_>) -> bool {
+        let mut interrupted = false;
+        for arrived in self.guard.arrived() {
+            if *standing == Standing::Running {
+                if arrived.forward {
+                    self.program.signal(arrived.signal);
+                }
+            } else {
+                interrupted = true;
+            }
+        }
+        match standing {
+            Standing::Running => return false,
+            Standing::Ended => return true,
+            Standing::Outlived(_) => self.daemons_since = None,
+            Standing::Daemons(_) => {}
+        }
+        if interrupted {
+            self.stopped.get_or_insert(StopReason::Interrupted);
+            return true;
+        }
+        let only_daemons = matches!(standing, Standing::Daemons(_));
+        let patience_over =
+            only_daemons && self.daemons_since.get_or_insert_with(Instant::now).elapsed() >= options.daemon_grace;
+        if options.follow == Follow::MainProcess || patience_over {
+            self.stopped.get_or_insert(StopReason::MainEnded);
+            return true;
+        }
+        false
+    }
+
+    fn keep_limits(&mut self, options: &RecordOptions<'_>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let bytes = self.totals.disk_bytes.load(Ordering::Relaxed);
+        self.stopped = if options.limits.bytes.is_some_and(|limit| bytes >= limit) {
+            Some(StopReason::BytesLimit)
+        } else if options.limits.duration.is_some_and(|limit| self.began.elapsed() >= limit) {
+            Some(StopReason::TimeLimit)
+        } else {
+            None
+        };
+        if self.stopped.is_some() {
+            self.arena.stop();
+        }
+    }
+
+    fn program_time(&self) -> Duration {
+        match self.clock.engine {
+            Engine::Track => self.began.elapsed(),
+            Engine::Instrument => {
+                let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
+                let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));
+                Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    fn progress(&self) -> ProgressState {
+        let losses = self.arena.losses();
+        ProgressState {
+            records: self.totals.records.load(Ordering::Relaxed),
+            bytes: self.totals.bytes.load(Ordering::Relaxed),
+            samples: self.totals.samples.load(Ordering::Relaxed),
+            lost: losses.no_slot.saturating_add(losses.ring_full).saturating_add(losses.stopped),
+            live_threads: self.totals.live_threads.load(Ordering::Relaxed),
+            program_time: self.program_time(),
+            wall_time: self.began.elapsed(),
+        }
+    }
+
+    fn result(&self, options: &RecordOptions<'_>, selection: Selection, target: &Target, wall_time: Duration) -> Recording {
+        let state = self.progress();
+        let arena = self.arena.losses();
+        let mut notes = selection.notes;
+        let dead = self.totals.dead_owners.load(Ordering::Relaxed);
+        if dead > 0 {
+            notes.push(format!("{dead} threads were killed; what they had written is kept"));
+        }
+        let threads = self.totals.threads.load(Ordering::Relaxed);
+        if threads == 0 {
+            notes.push(format!(
+                "nothing was recorded: the tracker was not loaded into {}; does it run in another container, or clear its environment?",
+                target.binary.path.display()
+            ));
+        }
+        Recording {
+            dir: options.output.clone(),
+            exit: self.program.exit().unwrap_or(Exit::Code(1)),
+            engine: selection.engine,
+            refusals: selection.refusals,
+            losses: Losses {
+                no_slot: arena.no_slot,
+                ring_full: arena.ring_full,
+                stopped: arena.stopped,
+                discarded_bytes: self.totals.discarded_bytes.load(Ordering::Relaxed),
+                quarantined_slots: self.totals.quarantined.load(Ordering::Relaxed),
+                failed_unwinds: arena.failed_unwinds,
+            },
+            bytes: state.bytes,
+            disk_bytes: self.totals.disk_bytes.load(Ordering::Relaxed),
+            records: state.records,
+            samples: state.samples,
+            threads,
+            program_time: if selection.engine == Engine::Track { wall_time } else { state.program_time },
+            wall_time,
+            stopped: self.stopped.clone(),
+            notes,
+        }
+    }
+}
+
+/// Puts losses and early stops into words, with the remedy.
+fn explain(recording: &mut Recording) {
+    let losses = recording.losses;
+    let notes = &mut recording.notes;
+    match &recording.stopped {
+        None => {}
+        Some(StopReason::WriteFailed(error)) => notes.push(format!(
+            "recording stopped early because the trace could not be written ({error}); the program ran on unrecorded; make room, or record \
+             to another disk with `--output`"
+        )),
+        Some(StopReason::BytesLimit) => notes.push("recording stopped at the limit on its size; the program ran on unrecorded".to_owned()),
+        Some(StopReason::TimeLimit) => notes.push("recording stopped at the limit on its time; the program ran on unrecorded".to_owned()),
+        Some(StopReason::MainEnded) => {
+            notes.push("recording stopped while processes that the program left behind were still running".to_owned());
+        }
+        Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
+    }
+    if losses.ring_full > 0 {
+        notes.push(format!("{} records were lost in full rings; give `--ring-size` more, or sample less with `--period`", losses.ring_full));
+    }
+    if losses.no_slot > 0 {
+        notes.push(format!("{} records of threads beyond `--max-threads` were lost; raise it", losses.no_slot));
+    }
+    if losses.quarantined_slots > 0 {
+        notes.push(format!(
+            "{} threads' shared memory was overwritten by the program (a stray write?): {} bytes of records were unusable",
+            losses.quarantined_slots, losses.discarded_bytes
+        ));
+    }
+}

@@ -1,0 +1,225 @@
+//! The trace's files as the recorder sees them: the session's facts at its start and end, and the chunks between.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use numapilot_trace::chunk::ChunkError;
+use numapilot_trace::chunk::ChunkWriter;
+use numapilot_trace::chunk::RingId;
+use numapilot_trace::chunk::SessionEnd;
+use numapilot_trace::chunk::SessionStart;
+use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::wire::layout as wire;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::clock::HostInstant;
+use crate::drain::PieceCounts;
+use crate::drain::Sink;
+use crate::engine::Engine;
+use crate::engine::Selection;
+use crate::engine::Target;
+use crate::error::SourceError;
+use crate::host::Host;
+use crate::launch::Exit;
+use crate::options::RecordOptions;
+use crate::options::Sampling;
+use crate::record::Recording;
+use crate::record::StopReason;
+use crate::walk::walk;
+
+/// What is known when a recording begins.
+pub struct Opening<'a, 'm> {
+    /// What was asked for.
+    pub options: &'a RecordOptions<'m>,
+    /// The program.
+    pub target: &'a Target,
+    /// The engine.
+    pub selection: &'a Selection,
+    /// As in the arena.
+    pub config: &'a wire::Config,
+    /// The arena's start.
+    pub start: HostInstant,
+    /// The same by the calendar.
+    pub start_time: SystemTime,
+    /// Rate of order stamps.
+    pub host_khz: u32,
+}
+
+/// What is known when it has ended.
+pub struct Closing<'a> {
+    /// The outcome.
+    pub recording: &'a Recording,
+    /// The arena's start.
+    pub start: HostInstant,
+    /// Now.
+    pub end: HostInstant,
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    if let Value::Object(map) = value { map } else { Map::new() }
+}
+
+fn lossy(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+impl Opening<'_, '_> {
+    fn session(&self) -> SessionStart {
+        let instrument = self.selection.engine == Engine::Instrument;
+        let refusals: Vec<Value> = self
+            .selection
+            .refusals
+            .iter()
+            .map(|r| json!({ "engine": r.engine.name(), "reason": r.reason, "remedy": r.remedy }))
+            .collect();
+        SessionStart {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            engine: self.selection.engine.name().to_owned(),
+            command: lossy(&self.options.command),
+            directory: std::env::current_dir().map(|d| d.to_string_lossy().into_owned()).unwrap_or_default(),
+            start_unix_ns: self
+                .start_time
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+            start_monotonic_ns: self.start.monotonic_ns,
+            start_order: self.start.order,
+            order_khz: self.host_khz,
+            clock_khz: self.config.clock_khz,
+            clock_origin_cycles: if instrument { 0 } else { self.start.order },
+            simulated: instrument,
+            machine: serde_json::to_value(self.options.machine).unwrap_or(Value::Null),
+            config: object(self.config()),
+            host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),
+            more: object(json!({
+                "program": self.target.binary.path.to_string_lossy(),
+                "script": self.target.script.as_ref().map(|s| s.to_string_lossy()),
+                "refusals": refusals,
+            })),
+        }
+    }
+
+    fn config(&self) -> Value {
+        let (options, config) = (self.options, self.config);
+        let nodes = config.node_count as usize;
+        let latency: Vec<&[u16]> = config.memory_latency_cycles[..nodes].iter().map(|row| &row[..nodes]).collect();
+        let (period, rate_hz) = match options.sampling {
+            Sampling::Period(period) => (Some(period), None),
+            Sampling::RateHz(rate) => (None, Some(rate)),
+        };
+        json!({
+            "bind": options.bind.name(),
+            "placement": options.placement.name(),
+            "cpus": &config.cpu_order[..config.cpu_count as usize],
+            "sample_period": period,
+            "sample_rate_hz": rate_hz,
+            "seed": config.seed,
+            "window_cycles": config.window_cycles,
+            "cycles_per_access": f64::from(config.cycles_per_access_q8) / 256.0,
+            "max_stack_depth": config.max_stack_depth,
+            "ring_bytes": options.ring_bytes,
+            "slots": options.slots,
+            "l1_lines": config.l1_lines,
+            "private_sets": config.l2_sets,
+            "private_ways": config.l2_ways,
+            "l3_sets": config.l3_sets,
+            "l3_ways": config.l3_ways,
+            "l3_count": config.l3_count,
+            "l2_cycles": config.l2_cycles,
+            "l3_cycles": config.l3_cycles,
+            "memory_latency_cycles": latency,
+        })
+    }
+}
+
+/// The trace's chunk files, open for writing.
+pub struct TraceFiles {
+    writer: ChunkWriter,
+}
+
+impl TraceFiles {
+    /// Creates them in the empty folder `dir` and writes the session's start.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn create(dir: &Path, opening: &Opening<'_, '_>) -> Result<TraceFiles, SourceError> {
+        let writer = ChunkWriter::create(dir, &opening.session(), WriterOptions::default()).map_err(|e| SourceError::Output {
+            path: dir.to_owned(),
+            source: std::io::Error::other(e.to_string()),
+            remedy: "check the folder's permissions and space, or give another place with `--output NAME.numatrace`",
+        })?;
+        Ok(TraceFiles { writer })
+    }
+
+    /// Writes the session's end. After a failed write the file ends in a torn chunk, and no end is written: readers then know.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn finish(self, closing: &Closing<'_>) -> Result<(), ChunkError> {
+        let recording = closing.recording;
+        let end = SessionEnd {
+            end_monotonic_ns: closing.end.monotonic_ns,
+            end_order: closing.end.order,
+            wait_status: Some(match recording.exit {
+                Exit::Code(code) => (code & 0xff) << 8,
+                Exit::Signal(signal) => signal & 0x7f,
+            }),
+            lost_no_slot: recording.losses.no_slot,
+            lost_full: recording.losses.ring_full,
+            lost_stopped: recording.losses.stopped,
+            failed_unwinds: recording.losses.failed_unwinds,
+            stopped_early: recording.stopped.as_ref().map(stop_name),
+            more: object(json!({
+                "order_khz": closing.end.khz_since(&closing.start),
+                "records": recording.records,
+                "samples": recording.samples,
+                "bytes": recording.bytes,
+                "threads": recording.threads,
+                "discarded_bytes": recording.losses.discarded_bytes,
+                "quarantined_slots": recording.losses.quarantined_slots,
+                "wall_ns": u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX),
+                "program_ns": u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX),
+                "notes": recording.notes,
+            })),
+        };
+        self.writer.finish(&end, false)
+    }
+}
+
+fn stop_name(reason: &StopReason) -> String {
+    match reason {
+        StopReason::WriteFailed(error) => format!("write failed: {error}"),
+        StopReason::BytesLimit => "limit on bytes".to_owned(),
+        StopReason::TimeLimit => "limit on time".to_owned(),
+        StopReason::MainEnded => "main process ended".to_owned(),
+        StopReason::Interrupted => "interrupted".to_owned(),
+    }
+}
+
+impl Sink for TraceFiles {
+    type Error = ChunkError;
+
+    /// A piece has waited in its ring long enough, so it becomes a chunk (or several) at once.
+    fn append(&mut self, ring: RingId, piece: &[u8]) -> Result<PieceCounts, ChunkError> {
+        let walked = walk(piece);
+        let before = self.writer.bytes_written();
+        let good = &piece[..walked.good_bytes];
+        if !good.is_empty() {
+            self.writer.append(ring, good)?;
+            self.writer.flush_ring(ring)?;
+        }
+        Ok(PieceCounts {
+            records: walked.records,
+            samples: walked.samples,
+            bad_bytes: (piece.len() - walked.good_bytes) as u64,
+            disk_bytes: self.writer.bytes_written() - before,
+        })
+    }
+
+    fn close(&mut self, ring: RingId) -> Result<(), ChunkError> {
+        self.writer.close_ring(ring)
+    }
+}

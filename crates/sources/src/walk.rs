@@ -1,0 +1,109 @@
+//! Counting the records of a drained piece, and finding where they stop making sense: a walk from length to length.
+//!
+//! Only lengths and types are looked at (a few nanoseconds per record); `numapilot_trace::wire` decodes.
+
+use numapilot_trace::wire::layout as wire;
+
+/// What a piece holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Whole records, padding not counted.
+    pub records: u64,
+    /// Of these, accesses.
+    pub samples: u64,
+    /// Bytes up to the first thing that is no record.
+    pub good_bytes: usize,
+}
+
+fn word(bytes: &[u8], index: usize) -> Option<u64> {
+    let slice = bytes.get(index * 8..index * 8 + 8)?;
+    Some(u64::from_le_bytes([slice[0], slice[1], slice[2], slice[3], slice[4], slice[5], slice[6], slice[7]]))
+}
+
+/// Length in bytes of the record that begins `bytes`; `None` where there is none.
+fn record_bytes(bytes: &[u8], first: u64) -> Option<u64> {
+    let kind = u32::from(first as u8);
+    let length = match (kind, (first >> 8) & 0xff) {
+        (wire::REC_PAD, _) => first >> 16,
+        (wire::REC_TIME..=wire::REC_MARK, 0) => long_record_bytes(bytes, kind, first >> 16)?,
+        (wire::REC_TIME..=wire::REC_MARK, words) => words * 8,
+        _ => return None,
+    };
+    (length >= 8 && length.is_multiple_of(8) && length <= bytes.len() as u64).then_some(length)
+}
+
+/// Records longer than 255 words say so by a length of 0: their own counts tell (wire.h).
+#[cold]
+fn long_record_bytes(bytes: &[u8], kind: u32, value: u64) -> Option<u64> {
+    let halves = |index: usize| word(bytes, index).map(|w| (w & 0xffff_ffff, w >> 32));
+    let padded = |count: u64| count.div_ceil(8) * 8;
+    Some(match kind {
+        wire::REC_STACK => 24 + halves(2)?.0 * 8,
+        wire::REC_THREAD_NAME | wire::REC_MARK => 16 + padded(value),
+        wire::REC_MAP => 48 + padded(halves(5)?.0),
+        wire::REC_PROCESS_START => 40 + padded(halves(3)?.0) + padded(halves(3)?.1),
+        wire::REC_MODULE => 48 + padded(halves(5)?.0) + padded(halves(5)?.1),
+        _ => return None,
+    })
+}
+
+/// Walks over `piece`.
+pub(crate) fn walk(piece: &[u8]) -> Walked {
+    let mut walked = Walked::default();
+    while let Some(first) = word(&piece[walked.good_bytes..], 0) {
+        let Some(length) = record_bytes(&piece[walked.good_bytes..], first) else { break };
+        let kind = u32::from(first as u8);
+        walked.records += u64::from(kind != wire::REC_PAD);
+        walked.samples += u64::from(kind == wire::REC_ACCESS);
+        walked.good_bytes += usize::try_from(length).unwrap_or(usize::MAX);
+    }
+    walked
+}
+
+#[cfg(test)]
+mod tests {
+    //! Pieces as the runtime writes them, and as a stray write leaves them.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u32, words: u64, value: u64) -> Vec<u8> {
+        let mut bytes = (u64::from(kind) | words << 8 | value << 16).to_le_bytes().to_vec();
+        bytes.resize(usize::try_from(words).unwrap() * 8, 0);
+        bytes
+    }
+
+    #[test]
+    fn records_are_counted_and_padding_is_not() {
+        let mut piece = record(wire::REC_TIME, 4, 0);
+        piece.extend(record(wire::REC_ACCESS, 5, 0x1000));
+        piece.extend(record(wire::REC_FREE, 2, 0x2000));
+        piece.extend(record(wire::REC_PAD, 1, 24));
+        piece.extend([0_u8; 16]);
+        piece.extend(record(wire::REC_ACCESS, 5, 0x3000));
+        let whole = Walked { records: 4, samples: 2, good_bytes: piece.len() };
+        assert_eq!(walk(&piece), whole);
+        piece.extend(record(77, 3, 0));
+        assert_eq!(walk(&piece), whole, "unknown type ends the walk");
+    }
+
+    #[test]
+    fn long_records_are_measured_by_their_counts() {
+        let mut piece = (u64::from(wire::REC_PROCESS_START)).to_le_bytes().to_vec();
+        piece.extend(0_u64.to_le_bytes());
+        piece.extend(0_u64.to_le_bytes());
+        piece.extend((5_u64 | 4_001 << 32).to_le_bytes());
+        piece.resize(40 + 8 + 4_008, 0);
+        assert_eq!(walk(&piece), Walked { records: 1, samples: 0, good_bytes: 4_056 });
+        piece.pop();
+        assert_eq!(walk(&piece).good_bytes, 0, "cut off");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_walked_within_their_bounds(piece in prop::collection::vec(any::<u8>(), 0..4096)) {
+            prop_assert!(walk(&piece).good_bytes <= piece.len());
+        }
+    }
+}
