@@ -3,5 +3,7 @@
 
 pub mod chunk;
 pub mod ids;
+pub mod meta;
 pub mod record;
+pub mod tables;
 pub mod wire;

@@ -1,0 +1,269 @@
+//! `meta.json`: what is known about a recording as a whole. Written last; its presence means that the tables are complete.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Its name in the trace's folder.
+pub const META_FILE: &str = "meta.json";
+/// The format that this build writes: tables or columns are added with a new minor number, and changed in meaning or removed only with a new
+/// major one.
+pub const FORMAT_MAJOR: u32 = 1;
+/// See [`FORMAT_MAJOR`].
+pub const FORMAT_MINOR: u32 = 0;
+/// Larger files are no `meta.json` of ours.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What can be wrong with a `meta.json`.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// File.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Not JSON, or not ours.
+    #[error("{}: {why}. If the trace has a raw/ folder, delete meta.json and open the trace again to rebuild it", path.display())]
+    Malformed {
+        /// File.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        why: String,
+    },
+    /// Of a newer major version.
+    #[error(
+        "{} has trace format {found}, and this numapilot reads {FORMAT_MAJOR}: open it with numapilot {tool} or newer", path.display()
+    )]
+    Version {
+        /// File.
+        path: PathBuf,
+        /// Its major version.
+        found: u64,
+        /// Version of the tool that wrote it.
+        tool: String,
+    },
+}
+
+/// The file's content. Fields that this build does not know are kept in `more`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Version of the format.
+    pub format: Format,
+    /// Version of the tool that wrote the tables.
+    pub tool_version: String,
+    /// Engine: "instrument", "track".
+    pub engine: String,
+    /// Whether machine, program time and home nodes are simulated (true) or were measured (false).
+    pub simulated: bool,
+    /// Name of the machine.
+    #[serde(default)]
+    pub machine_name: String,
+    /// The machine in its JSON form.
+    #[serde(default)]
+    pub machine: Value,
+    /// Program and arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Working folder of the recording.
+    #[serde(default)]
+    pub directory: String,
+    /// Start: nanoseconds since 1970, UTC.
+    #[serde(default)]
+    pub start_unix_ns: u64,
+    /// Program time from start to end, ns.
+    #[serde(default)]
+    pub duration_ns: u64,
+    /// Host time from start to end, ns.
+    #[serde(default)]
+    pub host_duration_ns: u64,
+    /// What stamps mean.
+    #[serde(default)]
+    pub clock: ClockInfo,
+    /// How accesses were sampled; `None`: no accesses.
+    #[serde(default)]
+    pub sampling: Option<Sampling>,
+    /// What was lost.
+    #[serde(default)]
+    pub losses: Losses,
+    /// How each process ended.
+    #[serde(default)]
+    pub exits: Vec<ExitInfo>,
+    /// The recorder was killed before the end, so later events are missing.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// Facts about the host (kernel, CPU, memory).
+    #[serde(default)]
+    pub host: Map<String, Value>,
+    /// Settings of the recording.
+    #[serde(default)]
+    pub config: Map<String, Value>,
+    /// Rows, size and checksum of each table's file.
+    #[serde(default)]
+    pub tables: BTreeMap<String, TableInfo>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// A version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// Changes when old readers would be wrong.
+    pub major: u32,
+    /// Changes when something is added.
+    #[serde(default)]
+    pub minor: u32,
+}
+
+impl Default for Format {
+    fn default() -> Format {
+        Format { major: FORMAT_MAJOR, minor: FORMAT_MINOR }
+    }
+}
+
+/// What stamps mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockInfo {
+    /// "virtual" (of the simulated machine) or "tsc".
+    pub source: String,
+    /// Frequency of cycles (latencies, waits), kHz.
+    pub khz: u32,
+    /// Frequency of `order` ticks, kHz; 0: unknown.
+    pub order_khz: u32,
+    /// Order stamp at the start of the recording; subtracted from every `order` column.
+    pub start_order: u64,
+}
+
+/// How accesses were sampled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// Accesses per sample; 0: adapted to `rate_hz`.
+    pub period: u64,
+    /// Samples per second of program time that were aimed at.
+    pub rate_hz: u32,
+    /// Seed of the random intervals.
+    pub seed: u64,
+    /// Samples in the trace.
+    pub samples: u64,
+    /// Accesses they stand for.
+    pub weight: u64,
+}
+
+/// What was lost, in records unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    /// A ring stayed full.
+    pub ring_full: u64,
+    /// A thread found no slot.
+    pub no_slot: u64,
+    /// Recording had stopped.
+    pub stopped: u64,
+    /// Stacks that ended early.
+    pub failed_unwinds: u64,
+    /// Chunks with damage.
+    pub damaged_chunks: u64,
+    /// Chunks that were written and are not there.
+    pub missing_chunks: u64,
+    /// Bytes of a torn last chunk.
+    pub torn_bytes: u64,
+    /// Records without stamps.
+    pub no_stamps: u64,
+    /// Accesses without an object.
+    pub unattributed_accesses: u64,
+    /// Everything else, by name.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExitInfo {
+    /// Process number.
+    pub process: u32,
+    /// Kernel's process id.
+    pub pid: u32,
+    /// Exit status, if it exited.
+    pub code: Option<i32>,
+    /// Signal that killed it, if one did.
+    pub signal: Option<i32>,
+}
+
+/// A table's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInfo {
+    /// Rows.
+    pub rows: u64,
+    /// File size.
+    pub bytes: u64,
+    /// CRC-32 (IEEE) of the file.
+    pub crc32: u32,
+}
+
+impl Meta {
+    /// Reads `folder/meta.json`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not ours, or is of a newer major version.
+    pub fn read(folder: &Path) -> Result<Meta, MetaError> {
+        let path = folder.join(META_FILE);
+        let io = |action| move |source| MetaError::Io { action, path: folder.join(META_FILE), source };
+        let bytes = std::fs::metadata(&path).map_err(io("read"))?.len();
+        if bytes > MAX_BYTES {
+            return Err(MetaError::Malformed { path, why: format!("{bytes} bytes are too many for a meta.json") });
+        }
+        let text = std::fs::read(&path).map_err(io("read"))?;
+        Meta::parse(&text, &path)
+    }
+
+    /// Reads the content of a `meta.json`; `path` is for messages.
+    ///
+    /// # Errors
+    /// If it is not ours, or of a newer major version.
+    pub fn parse(text: &[u8], path: &Path) -> Result<Meta, MetaError> {
+        let malformed = |why: String| MetaError::Malformed { path: path.to_path_buf(), why };
+        let value: Value = serde_json::from_slice(text).map_err(|error| malformed(format!("not JSON: {error}")))?;
+        // The version first: a newer format may differ in everything else.
+        let major = value.pointer("/format/major").and_then(Value::as_u64);
+        let major = major.ok_or_else(|| malformed("it has no format.major, so it is not a numapilot trace".into()))?;
+        if major != u64::from(FORMAT_MAJOR) {
+            let tool = value.get("tool_version").and_then(Value::as_str).unwrap_or("of that version").to_owned();
+            return Err(MetaError::Version { path: path.to_path_buf(), found: major, tool });
+        }
+        serde_json::from_value(value).map_err(|error| malformed(error.to_string()))
+    }
+
+    /// Writes `folder/meta.json`: under a temporary name, synced, renamed, and the folder synced.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn write(&self, folder: &Path) -> Result<(), MetaError> {
+        let path = folder.join(META_FILE);
+        let temporary = folder.join(format!("{META_FILE}.tmp"));
+        let io = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| MetaError::Io { action, path, source }
+        };
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|error| MetaError::Malformed { path: path.clone(), why: error.to_string() })?;
+        text.push(b'\n');
+        let mut file = std::fs::File::create(&temporary).map_err(io("create", &temporary))?;
+        file.write_all(&text).map_err(io("write", &temporary))?;
+        file.sync_all().map_err(io("sync", &temporary))?;
+        std::fs::rename(&temporary, &path).map_err(io("rename", &temporary))?;
+        let directory = std::fs::File::open(folder).map_err(io("open", folder))?;
+        directory.sync_all().map_err(io("sync", folder))
+    }
+}

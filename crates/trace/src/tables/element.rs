@@ -1,0 +1,232 @@
+//! Between vectors of Rust values and Parquet columns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::file::writer::SerializedColumnWriter;
+
+use super::schema::ColumnType;
+
+/// Values converted at a time.
+const BATCH: usize = 8192;
+/// Bound on rows that one read call asks for, so that a lying row count reserves nothing.
+const READ_BATCH: usize = 64 << 10;
+
+/// A column being written.
+pub struct ColumnOutput<'a>(pub(super) SerializedColumnWriter<'a>);
+
+/// A column being read.
+pub struct ColumnInput<'a> {
+    pub(super) reader: ColumnReader,
+    pub(super) rows: usize,
+    pub(super) strings: &'a mut Strings,
+}
+
+/// One copy of each text of a table.
+#[derive(Debug, Default)]
+pub(super) struct Strings {
+    known: HashMap<Vec<u8>, Arc<str>>,
+}
+
+impl Strings {
+    fn get(&mut self, bytes: &[u8]) -> Result<Arc<str>, ReadFault> {
+        if let Some(text) = self.known.get(bytes) {
+            return Ok(text.clone());
+        }
+        let text: Arc<str> =
+            std::str::from_utf8(bytes).map_err(|_| ReadFault::Value("holds text that is not UTF-8".into()))?.into();
+        self.known.insert(bytes.to_vec(), text.clone());
+        Ok(text)
+    }
+}
+
+/// Why a column cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadFault {
+    /// Parquet's own view.
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// A value that the column's type has no room for, or of another type.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// A type of value that a column can hold.
+pub trait Element: Sized + Clone {
+    /// The column's type.
+    const TYPE: ColumnType;
+    /// Whether it may be null.
+    const NULLABLE: bool;
+    /// Writes values.
+    ///
+    /// # Errors
+    /// What Parquet reports.
+    fn write(values: &[Self], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()>;
+    /// Appends all values of the column.
+    ///
+    /// # Errors
+    /// On values outside the type, and on what Parquet reports.
+    fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Self>) -> Result<(), ReadFault>;
+}
+
+/// A value as Parquet stores it.
+trait Stored: Sized + Clone {
+    type Physical: DataType;
+    const TYPE: ColumnType;
+    fn store(&self) -> <Self::Physical as DataType>::T;
+    fn load(value: &<Self::Physical as DataType>::T, strings: &mut Strings) -> Result<Self, ReadFault>;
+    fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Self::Physical>>;
+}
+
+macro_rules! stored_as_int32 {
+    ($($type:ty => $kind:ident),*) => {$(
+        impl Stored for $type {
+            type Physical = Int32Type;
+            const TYPE: ColumnType = ColumnType::$kind;
+            #[inline]
+            fn store(&self) -> i32 {
+                u32::from(*self) as i32
+            }
+            #[inline]
+            fn load(value: &i32, _: &mut Strings) -> Result<Self, ReadFault> {
+                Self::try_from(*value as u32).map_err(|_| {
+                    ReadFault::Value(format!("holds {}, too large for {}", *value as u32, stringify!($type)))
+                })
+            }
+            fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Int32Type>> {
+                if let ColumnReader::Int32ColumnReader(reader) = reader { Some(reader) } else { None }
+            }
+        }
+    )*};
+}
+stored_as_int32!(u8 => U8, u16 => U16, u32 => U32);
+
+impl Stored for u64 {
+    type Physical = Int64Type;
+    const TYPE: ColumnType = ColumnType::U64;
+    #[inline]
+    fn store(&self) -> i64 {
+        *self as i64
+    }
+    #[inline]
+    fn load(value: &i64, _: &mut Strings) -> Result<u64, ReadFault> {
+        Ok(*value as u64)
+    }
+    fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Int64Type>> {
+        if let ColumnReader::Int64ColumnReader(reader) = reader { Some(reader) } else { None }
+    }
+}
+
+impl Stored for bool {
+    type Physical = BoolType;
+    const TYPE: ColumnType = ColumnType::Bool;
+    #[inline]
+    fn store(&self) -> bool {
+        *self
+    }
+    #[inline]
+    fn load(value: &bool, _: &mut Strings) -> Result<bool, ReadFault> {
+        Ok(*value)
+    }
+    fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<BoolType>> {
+        if let ColumnReader::BoolColumnReader(reader) = reader { Some(reader) } else { None }
+    }
+}
+
+impl Stored for Arc<str> {
+    type Physical = ByteArrayType;
+    const TYPE: ColumnType = ColumnType::Text;
+    fn store(&self) -> ByteArray {
+        ByteArray::from(&**self)
+    }
+    fn load(value: &ByteArray, strings: &mut Strings) -> Result<Arc<str>, ReadFault> {
+        strings.get(value.data())
+    }
+    fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<ByteArrayType>> {
+        if let ColumnReader::ByteArrayColumnReader(reader) = reader { Some(reader) } else { None }
+    }
+}
+
+fn wrong_type() -> ReadFault {
+    ReadFault::Value("has another physical type".into())
+}
+
+impl<T: Stored> Element for T {
+    const TYPE: ColumnType = <T as Stored>::TYPE;
+    const NULLABLE: bool = false;
+
+    fn write(values: &[T], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
+        let writer = out.0.typed::<T::Physical>();
+        let mut stored = Vec::with_capacity(BATCH.min(values.len()));
+        for batch in values.chunks(BATCH) {
+            stored.clear();
+            stored.extend(batch.iter().map(Stored::store));
+            writer.write_batch(&stored, None, None)?;
+        }
+        Ok(())
+    }
+
+    fn read(input: &mut ColumnInput<'_>, out: &mut Vec<T>) -> Result<(), ReadFault> {
+        let mut left = input.rows;
+        let mut values = Vec::new();
+        while left > 0 {
+            values.clear();
+            let reader = T::reader(&mut input.reader).ok_or_else(wrong_type)?;
+            let (rows, _, _) = reader.read_records(left.min(READ_BATCH), None, None, &mut values)?;
+            if rows == 0 || rows != values.len() {
+                return Err(ReadFault::Value(format!("ends {left} rows early")));
+            }
+            for value in &values {
+                out.push(T::load(value, input.strings)?);
+            }
+            left -= rows.min(left);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Stored> Element for Option<T> {
+    const TYPE: ColumnType = <T as Stored>::TYPE;
+    const NULLABLE: bool = true;
+
+    fn write(values: &[Option<T>], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
+        let writer = out.0.typed::<T::Physical>();
+        let mut stored = Vec::with_capacity(BATCH.min(values.len()));
+        let mut levels = Vec::with_capacity(BATCH.min(values.len()));
+        for batch in values.chunks(BATCH) {
+            stored.clear();
+            levels.clear();
+            stored.extend(batch.iter().flatten().map(Stored::store));
+            levels.extend(batch.iter().map(|value| i16::from(value.is_some())));
+            writer.write_batch(&stored, Some(&levels), None)?;
+        }
+        Ok(())
+    }
+
+    fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Option<T>>) -> Result<(), ReadFault> {
+        let mut left = input.rows;
+        let mut values = Vec::new();
+        let mut levels = Vec::new();
+        while left > 0 {
+            values.clear();
+            levels.clear();
+            let reader = T::reader(&mut input.reader).ok_or_else(wrong_type)?;
+            let (rows, _, _) = reader.read_records(left.min(READ_BATCH), Some(&mut levels), None, &mut values)?;
+            if rows == 0 || rows != levels.len() {
+                return Err(ReadFault::Value(format!("ends {left} rows early")));
+            }
+            let mut present = values.iter();
+            for level in &levels {
+                out.push(match (*level, present.as_slice().is_empty()) {
+                    (0, _) => None,
+                    (_, true) => return Err(ReadFault::Value("has fewer values than it says".into())),
+                    _ => present.next().map(|value| T::load(value, input.strings)).transpose()?,
+                });
+            }
+            left -= rows.min(left);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading tables: size and checksum first, then Parquet, then every column's type and every value's range.
+
+use std::fs::File;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use parquet::basic::Repetition;
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+
+use super::TableError;
+use super::element::{ColumnInput, ReadFault, Strings};
+use super::rows::Table;
+use super::write::checksum;
+use crate::meta::{META_FILE, Meta};
+
+/// A complete trace at rest.
+#[derive(Debug)]
+pub struct TraceReader {
+    folder: PathBuf,
+    meta: Meta,
+}
+
+impl TraceReader {
+    /// Opens the folder `NAME.numatrace`.
+    ///
+    /// # Errors
+    /// If it has no `meta.json` (then its tables are not complete), or one that cannot be used.
+    pub fn open(folder: &Path) -> Result<TraceReader, TableError> {
+        if !folder.join(META_FILE).exists() {
+            return Err(TableError::NotComplete(folder.to_path_buf()));
+        }
+        Ok(TraceReader { folder: folder.to_path_buf(), meta: Meta::read(folder)? })
+    }
+
+    /// What is known about the recording as a whole.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Opens a table, after checking its size and checksum.
+    ///
+    /// # Errors
+    /// If the file is missing, changed, damaged or lacks a column.
+    pub fn table<T: Table>(&self) -> Result<TableReader<T>, TableError> {
+        let path = self.folder.join(format!("{}.parquet", T::NAME));
+        let damaged = |why: String| TableError::Damaged { path: path.clone(), why };
+        let Some(info) = self.meta.tables.get(T::NAME) else {
+            return Err(damaged("meta.json does not list it".into()));
+        };
+        let bytes = std::fs::metadata(&path).map_err(|error| damaged(format!("cannot be read ({error})")))?.len();
+        if bytes != info.bytes {
+            return Err(damaged(format!("has {bytes} bytes instead of {}", info.bytes)));
+        }
+        if checksum(&path)?.1 != info.crc32 {
+            return Err(damaged("was changed since it was written (its checksum differs)".into()));
+        }
+        let reader = TableReader::open(&path)?;
+        if reader.rows() != info.rows {
+            return Err(damaged(format!("has {} rows instead of {}", reader.rows(), info.rows)));
+        }
+        Ok(reader)
+    }
+
+    /// Reads a whole table.
+    ///
+    /// # Errors
+    /// As [`TraceReader::table`].
+    pub fn read<T: Table>(&self) -> Result<T, TableError> {
+        self.table()?.read_all()
+    }
+}
+
+/// Reads one table, a row group at a time.
+pub struct TableReader<T> {
+    path: PathBuf,
+    reader: SerializedFileReader<File>,
+    /// For each of our columns, its position in the file.
+    positions: Vec<usize>,
+    next: usize,
+    rows: u64,
+    strings: Strings,
+    table: PhantomData<fn() -> T>,
+}
+
+impl<T: Table> TableReader<T> {
+    /// Opens a file without looking at any `meta.json`. Columns that the table does not know are passed over.
+    ///
+    /// # Errors
+    /// If it is not Parquet, or lacks a column.
+    pub fn open(path: &Path) -> Result<TableReader<T>, TableError> {
+        let file = File::open(path).map_err(TableError::io("open", path))?;
+        let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
+        let reader = guarded(|| Ok(SerializedFileReader::new(file)?)).map_err(|fault| damaged(fault.to_string()))?;
+        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        let mut positions = Vec::with_capacity(T::COLUMNS.len());
+        for wanted in T::COLUMNS {
+            let bad = |why: &str| TableError::Column { path: path.to_path_buf(), column: wanted.name, why: why.into() };
+            let position = schema.columns().iter().position(|column| column.path().parts() == [wanted.name]);
+            let position = position.ok_or_else(|| bad("is missing"))?;
+            let column = schema.column(position);
+            let nullable = match column.self_type().get_basic_info().repetition() {
+                Repetition::REPEATED => return Err(bad("holds lists")),
+                repetition => repetition == Repetition::OPTIONAL,
+            };
+            if column.physical_type() != wanted.physical() || nullable != wanted.nullable {
+                return Err(bad("has another type"));
+            }
+            positions.push(position);
+        }
+        let rows = reader.metadata().file_metadata().num_rows().max(0) as u64;
+        Ok(TableReader {
+            path: path.to_path_buf(),
+            reader,
+            positions,
+            next: 0,
+            rows,
+            strings: Strings::default(),
+            table: PhantomData,
+        })
+    }
+
+    /// Rows in the file, by its footer.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The next row group; `None` after the last.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn next_group(&mut self) -> Result<Option<T>, TableError> {
+        let mut columns = T::default();
+        Ok(self.group_into(&mut columns)?.then_some(columns))
+    }
+
+    /// All rows that are left.
+    ///
+    /// # Errors
+    /// If a row group is damaged.
+    pub fn read_all(mut self) -> Result<T, TableError> {
+        let mut columns = T::default();
+        while self.group_into(&mut columns)? {}
+        Ok(columns)
+    }
+
+    fn group_into(&mut self, columns: &mut T) -> Result<bool, TableError> {
+        if self.next >= self.reader.num_row_groups() {
+            return Ok(false);
+        }
+        let before = columns.len();
+        let damaged = |why: String| TableError::Damaged { path: self.path.clone(), why };
+        let group =
+            guarded(|| Ok(self.reader.get_row_group(self.next)?)).map_err(|fault| damaged(fault.to_string()))?;
+        let rows =
+            usize::try_from(group.metadata().num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
+        for (index, column) in T::COLUMNS.iter().enumerate() {
+            let position = self.positions[index];
+            read_column(&*group, position, rows, &mut self.strings, index, columns).map_err(|fault| match fault {
+                ReadFault::Parquet(error) => damaged(format!("column `{}`: {error}", column.name)),
+                ReadFault::Value(why) => TableError::Column { path: self.path.clone(), column: column.name, why },
+            })?;
+        }
+        if !columns.is_even() || columns.len() != before + rows {
+            return Err(damaged(format!("row group {} has columns of different lengths", self.next)));
+        }
+        self.next += 1;
+        Ok(true)
+    }
+}
+
+fn read_column<T: Table>(
+    group: &dyn RowGroupReader,
+    position: usize,
+    rows: usize,
+    strings: &mut Strings,
+    index: usize,
+    columns: &mut T,
+) -> Result<(), ReadFault> {
+    guarded(|| {
+        let reader = group.get_column_reader(position)?;
+        columns.read_column(index, &mut ColumnInput { reader, rows, strings })
+    })
+}
+
+/// Runs a piece of Parquet's reader. On damaged pages it may panic (slices and arithmetic without checks); files of ours are kept from that by
+/// their checksum, but a table may be opened by itself.
+fn guarded<R>(run: impl FnOnce() -> Result<R, ReadFault>) -> Result<R, ReadFault> {
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|_| Err(ReadFault::Value("holds a page that cannot be decoded".into())))
+}

@@ -1,0 +1,489 @@
+//! The tables: for each, a struct of columns, a row, and the schema, from one list of fields.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::element::{ColumnInput, ColumnOutput, Element, ReadFault};
+use super::schema::{Column, Encoding};
+
+/// A table: its columns as vectors of equal length.
+pub trait Table: Default + Send {
+    /// Name of the table, and of its file without `.parquet`.
+    const NAME: &'static str;
+    /// Its columns, in the order of the file.
+    const COLUMNS: &'static [Column];
+    /// Rows.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Writes rows of one column.
+    ///
+    /// # Errors
+    /// What Parquet reports.
+    fn write_column(
+        &self,
+        column: usize,
+        rows: Range<usize>,
+        out: &mut ColumnOutput<'_>,
+    ) -> parquet::errors::Result<()>;
+    /// Appends all values of one column of one row group.
+    ///
+    /// # Errors
+    /// On values outside the column's type, and on what Parquet reports.
+    fn read_column(&mut self, column: usize, input: &mut ColumnInput<'_>) -> Result<(), ReadFault>;
+    /// Whether all columns have the same length.
+    fn is_even(&self) -> bool;
+}
+
+macro_rules! table {
+    ($(#[$doc:meta])* $columns:ident, $row:ident, $name:literal {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty, $unit:literal, $encoding:ident;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $columns {
+            $($(#[$field_doc])* pub $field: Vec<$type>,)*
+        }
+
+        #[doc = concat!("A row of [`", stringify!($columns), "`].")]
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $row {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl $columns {
+            /// Appends a row.
+            pub fn push(&mut self, row: $row) {
+                $(self.$field.push(row.$field);)*
+            }
+
+            /// A copy of one row; panics past the end.
+            #[must_use]
+            pub fn row(&self, index: usize) -> $row {
+                $row { $($field: self.$field[index].clone(),)* }
+            }
+
+            /// All rows in turn.
+            pub fn rows(&self) -> impl Iterator<Item = $row> + '_ {
+                (0..Table::len(self)).map(|index| self.row(index))
+            }
+
+            /// Makes room for `rows` more rows.
+            pub fn reserve(&mut self, rows: usize) {
+                $(self.$field.reserve(rows);)*
+            }
+
+            /// Moves all rows of `other` to the end.
+            pub fn append(&mut self, other: &mut Self) {
+                $(self.$field.append(&mut other.$field);)*
+            }
+        }
+
+        impl Table for $columns {
+            const NAME: &'static str = $name;
+            const COLUMNS: &'static [Column] = &[$(Column {
+                name: stringify!($field),
+                unit: $unit,
+                kind: <$type as Element>::TYPE,
+                nullable: <$type as Element>::NULLABLE,
+                encoding: Encoding::$encoding,
+            }),*];
+
+            fn len(&self) -> usize {
+                let lengths = [$(self.$field.len()),*];
+                lengths[0]
+            }
+
+            fn write_column(
+                &self,
+                column: usize,
+                rows: Range<usize>,
+                out: &mut ColumnOutput<'_>,
+            ) -> parquet::errors::Result<()> {
+                let mut index = 0;
+                $(
+                    if column == index {
+                        return <$type as Element>::write(&self.$field[rows], out);
+                    }
+                    index += 1;
+                )*
+                debug_assert!(index <= column);
+                Ok(())
+            }
+
+            fn read_column(&mut self, column: usize, input: &mut ColumnInput<'_>) -> Result<(), ReadFault> {
+                let mut index = 0;
+                $(
+                    if column == index {
+                        return <$type as Element>::read(input, &mut self.$field);
+                    }
+                    index += 1;
+                )*
+                debug_assert!(index <= column);
+                Ok(())
+            }
+
+            fn is_even(&self) -> bool {
+                let lengths = [$(self.$field.len()),*];
+                lengths.iter().all(|length| *length == lengths[0])
+            }
+        }
+    };
+}
+
+table! {
+    /// `accesses`: one row per sample, in order of time, with everything the join found.
+    AccessColumns, AccessRow, "accesses" {
+        /// Program time.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Real order on the recording machine.
+        order: u64, "ticks since the start of the recording", Delta;
+        /// Thread that made it.
+        thread: u32, "threads.thread", Dictionary;
+        /// Virtual address accessed.
+        address: u64, "address", Split;
+        /// Object that was live there then.
+        object: Option<u32>, "objects.object", Dictionary;
+        /// CPU.
+        cpu: Option<u32>, "CPU number", Dictionary;
+        /// Node of that CPU.
+        node: Option<u16>, "node number", Dictionary;
+        /// Home node of the page at that moment.
+        home: Option<u16>, "node number", Dictionary;
+        /// Store or read-modify-write.
+        is_write: bool, "", Plain;
+        /// Atomic operation.
+        is_atomic: bool, "", Plain;
+        /// Part of a ranged operation (memcpy, a kernel's copy into a buffer).
+        is_range: bool, "", Plain;
+        /// Level that answered: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another cache.
+        level: u8, "level", Dictionary;
+        /// Latency.
+        latency_cycles: Option<u32>, "cycles", Dictionary;
+        /// Address of the instruction.
+        ip: u64, "address", Dictionary;
+        /// The instruction's place in a binary, with its functions and lines.
+        location: u32, "frames.location; 0 unknown", Dictionary;
+        /// Call stack.
+        stack: u32, "stacks.stack; 0 unknown", Dictionary;
+        /// Memory accesses for which this row stands.
+        weight: u32, "accesses", Dictionary;
+    }
+}
+
+table! {
+    /// `objects`: one row per instance of everything that has an address range. Live from birth up to, not including, death.
+    ObjectColumns, ObjectRow, "objects" {
+        /// Its number: the row, from 0.
+        object: u32, "", Delta;
+        /// `static`, `heap`, `anonymous`, `allocator`, `file`, `section`, `stack`, `shared`, `unknown`.
+        kind: Arc<str>, "", Dictionary;
+        /// What people call it: variable, symbol, file, section.
+        name: Arc<str>, "", Dictionary;
+        /// Number of its site: objects that are the same to a reader of the source share it.
+        site: u32, "", Dictionary;
+        /// Function that allocates.
+        site_function: Arc<str>, "", Dictionary;
+        /// Source file that allocates or declares; empty where unknown.
+        site_file: Arc<str>, "", Dictionary;
+        /// Line in that file; 0 where unknown.
+        site_line: u32, "line", Dictionary;
+        /// Binary with the allocating code, the symbol or the section.
+        module: Arc<str>, "path", Dictionary;
+        /// First address.
+        address: u64, "address", Split;
+        /// Size.
+        bytes: u64, "bytes", Dictionary;
+        /// Process in which it was born.
+        process: u32, "processes.process", Dictionary;
+        /// Thread that allocated it (of a stack: whose stack it is).
+        thread: Option<u32>, "threads.thread", Dictionary;
+        /// CPU on which that thread was.
+        cpu: Option<u32>, "CPU number", Dictionary;
+        /// Node of that CPU.
+        node: Option<u16>, "node number", Dictionary;
+        /// Program time of birth; 0 for what was there before.
+        birth_ns: u64, "ns since the start of the recording", Delta;
+        /// Program time of death; null: it lived to the end.
+        death_ns: Option<u64>, "ns since the start of the recording", Delta;
+        /// Real order of birth.
+        birth_order: u64, "ticks since the start of the recording", Delta;
+        /// Real order of death.
+        death_order: Option<u64>, "ticks since the start of the recording", Delta;
+        /// Call stack of the allocation.
+        stack: u32, "stacks.stack; 0 unknown", Dictionary;
+        /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; null for what is no block.
+        alloc_kind: Option<Arc<str>>, "", Dictionary;
+    }
+}
+
+table! {
+    /// `threads`: one row per thread, with its exact totals.
+    ThreadColumns, ThreadRow, "threads" {
+        /// Its number, in order of creation.
+        thread: u32, "", Delta;
+        /// Its process.
+        process: u32, "processes.process", Dictionary;
+        /// The kernel's process id.
+        pid: u32, "", Dictionary;
+        /// The kernel's thread id.
+        tid: u32, "", Delta;
+        /// Its name; empty where none was given.
+        name: Arc<str>, "", Dictionary;
+        /// Function in which it began.
+        start_function: Arc<str>, "", Dictionary;
+        /// Address of that function.
+        start_routine: u64, "address", Dictionary;
+        /// Thread that created it.
+        parent: Option<u32>, "threads.thread", Dictionary;
+        /// CPU on which it began.
+        cpu: Option<u32>, "CPU number", Dictionary;
+        /// Node of that CPU.
+        node: Option<u16>, "node number", Dictionary;
+        /// Program time of its start.
+        start_ns: u64, "ns since the start of the recording", Delta;
+        /// Program time of its end; null: not seen.
+        end_ns: Option<u64>, "ns since the start of the recording", Delta;
+        /// Real order of its start.
+        start_order: u64, "ticks since the start of the recording", Delta;
+        /// Real order of its end.
+        end_order: Option<u64>, "ticks since the start of the recording", Delta;
+        /// Its stack.
+        stack_object: Option<u32>, "objects.object", Dictionary;
+        /// Stack where it was created.
+        created_at: u32, "stacks.stack; 0 unknown", Dictionary;
+        /// Instrumented accesses; null where the engine does not count.
+        accesses: Option<u64>, "accesses", Delta;
+        /// Of these, those that left its caches and the shared one.
+        memory_accesses: Option<u64>, "accesses", Delta;
+        /// Of these, stores.
+        memory_writes: Option<u64>, "accesses", Delta;
+        /// Of `memory_accesses`, those that another cache answered.
+        cache_transfers: Option<u64>, "accesses", Delta;
+        /// Program time spent waiting for other threads.
+        wait_cycles: Option<u64>, "cycles", Delta;
+    }
+}
+
+table! {
+    /// `processes`: one row per process image.
+    ProcessColumns, ProcessRow, "processes" {
+        /// Its number, from 0.
+        process: u32, "", Delta;
+        /// The kernel's process id.
+        pid: u32, "", Dictionary;
+        /// The kernel's id of its parent.
+        parent_pid: u32, "", Dictionary;
+        /// Process that forked it or whose place it took.
+        parent: Option<u32>, "processes.process", Dictionary;
+        /// It took its parent's place by exec.
+        by_exec: bool, "", Plain;
+        /// Path of the executable.
+        exe: Arc<str>, "path", Dictionary;
+        /// Arguments as a JSON array of strings.
+        arguments: Arc<str>, "JSON", Plain;
+        /// Program time of its start.
+        start_ns: u64, "ns since the start of the recording", Delta;
+        /// Program time of its end; null: not seen.
+        end_ns: Option<u64>, "ns since the start of the recording", Delta;
+        /// Exit status; null: not known, or it ended by exec.
+        exit_code: Option<u32>, "", Dictionary;
+    }
+}
+
+table! {
+    /// `modules`: one row per loaded binary.
+    ModuleColumns, ModuleRow, "modules" {
+        /// Its number, from 1.
+        module: u32, "", Delta;
+        /// Process that loaded it.
+        process: u32, "processes.process", Dictionary;
+        /// Path.
+        path: Arc<str>, "path", Dictionary;
+        /// Lowest address.
+        address: u64, "address", Plain;
+        /// Bytes from there.
+        bytes: u64, "bytes", Plain;
+        /// Address in the process minus address in the file.
+        bias: u64, "address", Plain;
+        /// GNU build id, hexadecimal; empty where there is none.
+        build_id: Arc<str>, "", Plain;
+        /// Program time when it was loaded.
+        load_ns: u64, "ns since the start of the recording", Delta;
+        /// Program time when it was unloaded; null: never.
+        unload_ns: Option<u64>, "ns since the start of the recording", Delta;
+    }
+}
+
+table! {
+    /// `stacks`: one row per stack and depth.
+    StackColumns, StackRow, "stacks" {
+        /// Its number, from 1.
+        stack: u32, "", Delta;
+        /// 0 is the innermost frame.
+        depth: u16, "", Dictionary;
+        /// Return address.
+        ip: u64, "address", Dictionary;
+        /// Its place in a binary.
+        location: u32, "frames.location; 0 unknown", Dictionary;
+        /// The stack ends early here (too deep, or unwinding failed).
+        is_cut: bool, "", Plain;
+    }
+}
+
+table! {
+    /// `frames`: one row per location and inlined function in it.
+    FrameColumns, FrameRow, "frames" {
+        /// Number of the location, from 1.
+        location: u32, "", Delta;
+        /// 0 is the innermost inlined function.
+        depth: u16, "", Dictionary;
+        /// Binary; empty where unknown.
+        module: Arc<str>, "path", Dictionary;
+        /// Address in the binary's file.
+        offset: u64, "address", Plain;
+        /// Function, demangled; empty where unknown.
+        function: Arc<str>, "", Dictionary;
+        /// Source file; empty where unknown.
+        file: Arc<str>, "path", Dictionary;
+        /// Line; 0 where unknown.
+        line: u32, "line", Dictionary;
+        /// Column; 0 where unknown.
+        column: u32, "column", Dictionary;
+        /// Inlined into the next depth.
+        is_inlined: bool, "", Plain;
+    }
+}
+
+table! {
+    /// `placements`: one row per run of pages that got a home or changed it.
+    PlacementColumns, PlacementRow, "placements" {
+        /// Program time.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Real order.
+        order: u64, "ticks since the start of the recording", Delta;
+        /// Thread that touched, ordered or moved.
+        thread: u32, "threads.thread", Dictionary;
+        /// First address of the first page.
+        address: u64, "address", Delta;
+        /// Pages.
+        pages: u32, "pages of 4096 bytes", Dictionary;
+        /// The home from now on.
+        node: u16, "node number", Dictionary;
+        /// `first_touch`, `policy`, `moved`.
+        cause: Arc<str>, "", Dictionary;
+        /// Object that was live there then.
+        object: Option<u32>, "objects.object", Dictionary;
+    }
+}
+
+table! {
+    /// `counters`: exact totals of one thread, since its start, at one moment.
+    CounterColumns, CounterRow, "counters" {
+        /// Program time.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Thread.
+        thread: u32, "threads.thread", Dictionary;
+        /// Node on which it ran up to this moment.
+        node: Option<u16>, "node number", Dictionary;
+        /// Instrumented accesses.
+        accesses: u64, "accesses", Delta;
+        /// Those that left the first-stage filter.
+        l2_lookups: u64, "accesses", Delta;
+        /// Those that left the private caches.
+        l3_lookups: u64, "accesses", Delta;
+        /// Those that left the shared cache.
+        memory_accesses: u64, "accesses", Delta;
+        /// Of these, answered by another cache.
+        cache_transfers: u64, "accesses", Delta;
+        /// Of `memory_accesses`, stores.
+        memory_writes: u64, "accesses", Delta;
+        /// Program time spent waiting.
+        wait_cycles: u64, "cycles", Delta;
+    }
+}
+
+table! {
+    /// `counters_by_home`: `counters.memory_accesses` by home node of the page; rows with 0 are left out.
+    HomeCounterColumns, HomeCounterRow, "counters_by_home" {
+        /// Program time.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Thread.
+        thread: u32, "threads.thread", Dictionary;
+        /// Node on which it ran up to this moment.
+        node: Option<u16>, "node number", Dictionary;
+        /// Home node.
+        home: u16, "node number", Dictionary;
+        /// Total since the thread's start.
+        memory_accesses: u64, "accesses", Delta;
+    }
+}
+
+table! {
+    /// `syncs`: one row per wait for another thread, a lock, a sleep.
+    SyncColumns, SyncRow, "syncs" {
+        /// Program time at which the wait began.
+        began_ns: u64, "ns since the start of the recording", Delta;
+        /// Program time at which it ended.
+        ended_ns: u64, "ns since the start of the recording", Delta;
+        /// Real order of its end.
+        order: u64, "ticks since the start of the recording", Delta;
+        /// Thread that waited.
+        thread: u32, "threads.thread", Dictionary;
+        /// `create`, `join`, `mutex`, `rwlock`, `cond`, `barrier`, `sem`, `once`, `team_start`, `team_end`, `omp_barrier`, `atomic`, `futex`,
+        /// `sleep`, `io`.
+        kind: Arc<str>, "", Dictionary;
+        /// Address of the lock or barrier; for create and join the other thread's number.
+        object: u64, "address or threads.thread", Dictionary;
+    }
+}
+
+table! {
+    /// `losses`: what could not be recorded.
+    LossColumns, LossRow, "losses" {
+        /// Program time when it was noticed.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Thread; null where no thread is known.
+        thread: Option<u32>, "threads.thread", Dictionary;
+        /// `ring_full`, `no_slot`, `stopped`, `stack_table`, `chunk_damaged`, `chunk_torn`, `chunk_missing`, `no_stamps`.
+        cause: Arc<str>, "", Dictionary;
+        /// Records lost; bytes for damaged and torn chunks.
+        count: u64, "records or bytes", Delta;
+    }
+}
+
+table! {
+    /// `marks`: texts that the program set.
+    MarkColumns, MarkRow, "marks" {
+        /// Program time.
+        time_ns: u64, "ns since the start of the recording", Delta;
+        /// Real order.
+        order: u64, "ticks since the start of the recording", Delta;
+        /// Thread.
+        thread: u32, "threads.thread", Dictionary;
+        /// Text.
+        text: Arc<str>, "", Dictionary;
+    }
+}
+
+/// Names of all tables and their columns, in the order of the documentation.
+#[must_use]
+pub fn all_tables() -> Vec<(&'static str, &'static [Column])> {
+    vec![
+        (AccessColumns::NAME, AccessColumns::COLUMNS),
+        (ObjectColumns::NAME, ObjectColumns::COLUMNS),
+        (ThreadColumns::NAME, ThreadColumns::COLUMNS),
+        (ProcessColumns::NAME, ProcessColumns::COLUMNS),
+        (ModuleColumns::NAME, ModuleColumns::COLUMNS),
+        (StackColumns::NAME, StackColumns::COLUMNS),
+        (FrameColumns::NAME, FrameColumns::COLUMNS),
+        (PlacementColumns::NAME, PlacementColumns::COLUMNS),
+        (CounterColumns::NAME, CounterColumns::COLUMNS),
+        (HomeCounterColumns::NAME, HomeCounterColumns::COLUMNS),
+        (SyncColumns::NAME, SyncColumns::COLUMNS),
+        (LossColumns::NAME, LossColumns::COLUMNS),
+        (MarkColumns::NAME, MarkColumns::COLUMNS),
+    ]
+}

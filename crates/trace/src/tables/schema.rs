@@ -1,0 +1,112 @@
+//! How columns are stored: names, units, types and encodings, and the Parquet schema made of them.
+
+use std::sync::Arc;
+
+use parquet::basic::{
+    Compression, Encoding as ParquetEncoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
+};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+/// Rows in a row group: enough for good compression, few enough (about 100 MB of columns) to hold in memory.
+pub const ROWS_PER_GROUP: usize = 1 << 20;
+
+/// Value types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ColumnType {
+    Bool,
+    U8,
+    U16,
+    U32,
+    U64,
+    Text,
+}
+
+/// Encodings, chosen by measuring (`cargo test -p numapilot-trace --test sizes -- --nocapture` prints bytes per row by column).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Differences, bit-packed: stamps and counting numbers.
+    Delta,
+    /// One stream per byte of the value, then zstd: addresses.
+    Split,
+    /// Dictionary with run lengths: columns of few values.
+    Dictionary,
+    /// As they are, then zstd.
+    Plain,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// Unit, or what its number refers to; empty for plain names and flags.
+    pub unit: &'static str,
+    /// Value type.
+    pub kind: ColumnType,
+    /// Whether it may be null: unknown, or not applicable.
+    pub nullable: bool,
+    /// Encoding.
+    pub encoding: Encoding,
+}
+
+impl Column {
+    pub(super) fn physical(&self) -> PhysicalType {
+        match self.kind {
+            ColumnType::Bool => PhysicalType::BOOLEAN,
+            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 => PhysicalType::INT32,
+            ColumnType::U64 => PhysicalType::INT64,
+            ColumnType::Text => PhysicalType::BYTE_ARRAY,
+        }
+    }
+
+    fn logical(&self) -> Option<LogicalType> {
+        let unsigned = |bit_width| Some(LogicalType::integer(bit_width, false));
+        match self.kind {
+            ColumnType::Bool => None,
+            ColumnType::U8 => unsigned(8),
+            ColumnType::U16 => unsigned(16),
+            ColumnType::U32 => unsigned(32),
+            ColumnType::U64 => unsigned(64),
+            ColumnType::Text => Some(LogicalType::String),
+        }
+    }
+
+    fn parquet_type(&self) -> parquet::errors::Result<TypePtr> {
+        let repetition = if self.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let builder = Type::primitive_type_builder(self.name, self.physical());
+        Ok(Arc::new(builder.with_repetition(repetition).with_logical_type(self.logical()).build()?))
+    }
+}
+
+/// The Parquet schema of a table.
+pub(super) fn parquet_schema(name: &str, columns: &[Column]) -> parquet::errors::Result<TypePtr> {
+    let fields = columns.iter().map(Column::parquet_type).collect::<parquet::errors::Result<Vec<_>>>()?;
+    Ok(Arc::new(Type::group_type_builder(name).with_fields(fields).build()?))
+}
+
+/// Writer settings of a table.
+pub(super) fn properties(columns: &[Column]) -> parquet::errors::Result<WriterProperties> {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("numapilot ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_write_batch_size(8192)
+        .set_data_page_row_count_limit(ROWS_PER_GROUP / 8)
+        .set_dictionary_page_size_limit(4 << 20);
+    for column in columns {
+        let path = ColumnPath::from(column.name);
+        let (dictionary, encoding) = match column.encoding {
+            Encoding::Delta => (false, Some(ParquetEncoding::DELTA_BINARY_PACKED)),
+            Encoding::Split => (false, Some(ParquetEncoding::BYTE_STREAM_SPLIT)),
+            Encoding::Plain => (false, None),
+            Encoding::Dictionary => (true, None),
+        };
+        builder = builder.set_column_dictionary_enabled(path.clone(), dictionary);
+        if let Some(encoding) = encoding {
+            builder = builder.set_column_encoding(path, encoding);
+        }
+    }
+    Ok(builder.build())
+}
