@@ -1,0 +1,258 @@
+/* filter.c: the private filter (what a core's L1 and L2 hold) and the way of an access through the simulated memory system.
+ *
+ * The first-stage filter, which the call-outs look into by themselves, always holds a subset of the private filter: what leaves the latter is taken out of
+ * the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
+ * every NP_REC_COUNTERS (10 ms of program time), which ends that. */
+#include "memsim.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct np_sim np_sim;
+
+/* A stream is believed after this many lines in a row, and then costs a fraction of the latency per line: the hardware prefetches it. */
+#define STREAM_LINES 2
+#define STREAM_SHARE 8
+
+/* ---- set-up ---- */
+
+static uint32_t log2_of(uint32_t value) { return value <= 1 ? 0 : 31 - (uint32_t)__builtin_clz(value); }
+
+static void sim_start(uint32_t process_index) {
+    const struct np_config *config = &np_arena->config;
+    struct np_sim *sim = &np_sim;
+    sim->l1_mask = config->l1_lines - 1;
+    sim->l2_set_mask = config->l2_sets - 1;
+    sim->l2_set_bits = log2_of(config->l2_sets);
+    sim->l2_ways = config->l2_ways;
+    sim->l2_offset = NP_FILTER_OFFSET + config->l1_lines * 8;
+    sim->l3_set_mask = config->l3_sets - 1;
+    sim->l3_ways = config->l3_sets != 0 ? config->l3_ways : 0;
+    sim->l3_stride = config->l3_sets * config->l3_ways;
+    sim->l3 = (uint32_t *)(void *)((char *)np_arena + np_arena->l3_offset);
+    sim->directory = (uint64_t *)(void *)((char *)np_arena + np_arena->dir_offset);
+    sim->directory_bits = config->dir_entries_log2;
+    sim->directory_mask = (1ull << config->dir_entries_log2) - 1;
+    sim->l2_cycles = config->l2_cycles;
+    sim->l3_cycles = config->l3_cycles;
+    sim->counters_cycles = (uint64_t)config->clock_khz * 10;
+    sim->memory_nodes = 0;
+    for (uint32_t node = 0; node < config->node_count && node < NP_MAX_NODES; node++)
+        if (config->node_has_memory[node]) sim->memory_node[sim->memory_nodes++] = (uint8_t)node;
+    sim->process_index = process_index;
+    sim->process_tag = process_index % 15 + 1;
+    sim->concurrent = 0;
+    __atomic_store_n(&sim->ready, np_arena->filter_offset == NP_FILTER_OFFSET && sim->l2_ways != 0 && sim->l2_ways <= 16, __ATOMIC_RELEASE);
+}
+
+static void filter_clear(struct np_slot *slot) {
+    memset((char *)slot + NP_FILTER_OFFSET, 0, np_sim.l2_offset - NP_FILTER_OFFSET + (size_t)(np_sim.l2_set_mask + 1) * np_sim.l2_ways * 4);
+}
+
+void np_filter_thread_start(struct np_slot *slot) {
+    if (np_arena == NULL || np_arena->config.mode != NP_MODE_INSTRUMENT) return;
+    if (!np_sim.ready || np_sim.process_index != slot->process_index) sim_start(slot->process_index);
+    else __atomic_store_n(&np_sim.concurrent, 1, __ATOMIC_SEQ_CST);
+    if (!np_sim.ready) return;
+    struct np_sim_slot *sim = np_ss(slot);
+    memset(sim, 0, sizeof *sim);
+    sim->slot_index = (uint32_t)(((uint64_t)((char *)slot - (char *)np_arena) - np_arena->slots_offset) / np_arena->slot_bytes);
+    sim->sharer_bit = sim->slot_index % 26;
+    slot->l1_mask = np_sim.l1_mask;
+    if (slot->rng == 0) slot->rng = 1;
+    slot->next_counters = 0;
+    filter_clear(slot);
+    np_sample_start(slot);
+}
+
+void np_filter_poke(struct np_slot *slot) {
+    if (!np_sim.ready) return;
+    /* With one entry left in use, and that empty, nearly every look-up misses; miss() puts the mask back. */
+    __atomic_store_n((uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET), 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->l1_mask, 0, __ATOMIC_RELAXED);
+}
+
+/* ---- lines leave ---- */
+
+/* Takes the line out of the first stage, or only its writable bit. */
+static inline void stage_one_cut(struct np_slot *slot, uintptr_t line, bool keep) {
+    uint64_t *entry = np_stage_one(slot, line);
+    uint64_t seen = __atomic_load_n(entry, __ATOMIC_RELAXED);
+    if (seen >> 1 == line) __atomic_compare_exchange_n(entry, &seen, keep ? seen & ~1ull : 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static inline bool filter_cut(struct np_slot *owner, uintptr_t line, bool keep) {
+    uint32_t want = np_private_tag(line), *set = np_private_set(owner, line);
+    uint32_t found = np_find_tag(set, np_sim.l2_ways, want, 1);
+    bool present = false;
+    if (found != 0) {
+        uint32_t *tag = set + __builtin_ctz(found), seen = __atomic_load_n(tag, __ATOMIC_RELAXED);
+        while ((seen & ~1u) == want && !present)
+            present = __atomic_compare_exchange_n(tag, &seen, keep ? want : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    }
+    stage_one_cut(owner, line, keep);
+    return present;
+}
+
+bool np_filter_drop(struct np_slot *owner, uintptr_t line) { return filter_cut(owner, line, false); }
+
+bool np_filter_downgrade(struct np_slot *owner, uintptr_t line) { return filter_cut(owner, line, true); }
+
+void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) {
+    uintptr_t first = address >> NP_LINE_SHIFT, last = (address + bytes - 1) >> NP_LINE_SHIFT;
+    uint32_t sets = np_sim.l2_set_mask + 1, *tag = np_private_set(owner, 0);
+    if (last - first < sets) {
+        for (uintptr_t line = first; line <= last; line++) filter_cut(owner, line, false);
+        return;
+    }
+    /* Longer than the filter has sets: every set holds some of its lines, so compare every tag with the range's tags. */
+    uint32_t low = (uint32_t)((first >> np_sim.l2_set_bits) & 0x7fffffff), count = (uint32_t)((last - first) >> np_sim.l2_set_bits) + 1;
+    for (uint32_t way = 0; way < sets * np_sim.l2_ways; way++) {
+        uint32_t offset = ((tag[way] >> 1) - low) & 0x7fffffff;
+        if (tag[way] != 0 && offset <= count) __atomic_store_n(&tag[way], 0, __ATOMIC_RELAXED);
+    }
+    memset((char *)owner + NP_FILTER_OFFSET, 0, (size_t)(np_sim.l1_mask + 1) * 8);
+}
+
+/* A way for a new line in the set: an empty one, or a random one whose line leaves. */
+static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uintptr_t line) {
+    uint32_t ways = np_sim.l2_ways, empty = np_find_tag(set, ways, 0, 0);
+    if (np_unlikely(empty != 0)) return set + __builtin_ctz(empty);
+    uint32_t *way = set + np_random_below(slot, ways);
+    /* The first stage is indexed by low bits of the line, which tag and set have exactly. */
+    uint64_t victim = (uint64_t)(*way >> 1) << np_sim.l2_set_bits | (line & np_sim.l2_set_mask);
+    uint64_t *entry = np_stage_one(slot, victim);
+    if (np_unlikely(*entry != 0) && np_private_tag(*entry >> 1) == (*way & ~1u) && ((*entry >> 1 ^ line) & np_sim.l2_set_mask) == 0) *entry = 0;
+    return way;
+}
+
+/* ---- time ---- */
+
+/* True when the line continues a stream of lines upwards or downwards that has run for a while. */
+static inline bool is_streamed(struct np_sim_slot *sim, uintptr_t line) {
+    uint32_t low = (uint32_t)line;
+    for (uint32_t i = 0; i < NP_STREAMS; i++) {
+        uint32_t step = low - sim->stream_line[i];
+        if (np_likely(step + 1 > 2)) continue;
+        if (step == 0) return sim->stream_run[i] >= STREAM_LINES;
+        sim->stream_line[i] = low;
+        if (sim->stream_run[i] >= STREAM_LINES) return true;
+        sim->stream_run[i]++;
+        return false;
+    }
+    uint32_t next = sim->stream_next++ % NP_STREAMS;
+    sim->stream_line[next] = low;
+    sim->stream_run[next] = 0;
+    return false;
+}
+
+static NP_COLD void tick(struct np_slot *slot) {
+    memset((char *)slot + NP_FILTER_OFFSET, 0, (size_t)(np_sim.l1_mask + 1) * 8);
+    np_counters(slot, false);
+}
+
+/* ---- the way of an access ---- */
+
+/* The line was not in the private filter. Returns the latency in cycles. */
+static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, uint64_t *entry, struct np_l3_place place,
+                                    uint32_t *set, const struct np_regs *caller) {
+    uintptr_t line = address >> NP_LINE_SHIFT;
+    uint32_t write = bits & NP_ACC_WRITE;
+    slot->l3_lookups++;
+    uint32_t *way = filter_way(slot, set, line);
+    uint32_t tag = np_private_tag(line) | write;
+    __atomic_store_n(way, tag, __ATOMIC_RELAXED);
+    __atomic_store_n(np_stage_one(slot, line), line << 1 | write, __ATOMIC_RELAXED);
+    struct np_holder holder = write ? np_directory_write(slot, line, entry) : np_directory_read(slot, line, entry);
+    if (holder.mine && !write) {
+        uint32_t seen = tag;
+        if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) *np_stage_one(slot, line) = line << 1 | 1;
+    }
+    uint32_t home = np_page_home(slot, address);
+    bool in_l3 = np_sim.l3_ways != 0 && np_l3_access(slot, place);
+    bool near = holder.dirty != NULL && np_sim.l3_ways != 0 && holder.dirty->l3_index == slot->l3_index;
+    if (near || (holder.dirty == NULL && in_l3)) return np_sim.l3_cycles;
+    enum np_level level = holder.dirty != NULL ? NP_LEVEL_PEER_CACHE : NP_LEVEL_MEMORY;
+    slot->memory_accesses++;
+    slot->by_home[home]++;
+    slot->memory_writes += write;
+    slot->cache_transfers += level == NP_LEVEL_PEER_CACHE;
+    if (np_unlikely(--slot->sample_left == 0)) np_sample(slot, address, bits, level, home, caller);
+    uint32_t from = level == NP_LEVEL_PEER_CACHE ? holder.dirty->node : home;
+    return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][from % NP_MAX_NODES];
+}
+
+/* A write to a line that is held, but not writable: everybody else gives it up. */
+static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *entry, uint32_t *way, uint32_t tag) {
+    struct np_holder holder = np_directory_write(slot, line, entry);
+    uint32_t seen = tag;
+    /* Taken away meanwhile: then the next access misses, as it should. */
+    if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        __atomic_store_n(np_stage_one(slot, line), line << 1 | 1, __ATOMIC_RELAXED);
+    if (holder.far == NULL && holder.dirty == NULL) return np_sim.l2_cycles;
+    const struct np_slot *other = holder.far != NULL ? holder.far : holder.dirty;
+    if (np_sim.l3_ways != 0 && other->l3_index == slot->l3_index) return np_sim.l3_cycles;
+    return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][other->node % NP_MAX_NODES];
+}
+
+static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
+    uintptr_t line = address >> NP_LINE_SHIFT;
+    uint64_t *entry = np_directory_entry(line);
+    struct np_l3_place place = np_l3_place(slot->l3_index, line);
+    __builtin_prefetch(entry, 1);
+    __builtin_prefetch(place.set, 1);
+    slot->l2_lookups++;
+    if (np_unlikely(slot->l1_mask != np_sim.l1_mask)) {
+        slot->l1_mask = np_sim.l1_mask;
+        __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+    }
+    bool streamed = is_streamed(np_ss(slot), line);
+    uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
+    uint32_t found = np_find_tag(set, np_sim.l2_ways, want, 1), latency;
+    if (found != 0) {
+        uint32_t *way = set + __builtin_ctz(found), tag = __atomic_load_n(way, __ATOMIC_RELAXED);
+        if ((bits & NP_ACC_WRITE) && !(tag & 1)) {
+            latency = upgrade(slot, line, entry, way, want);
+        } else {
+            __atomic_store_n(np_stage_one(slot, line), line << 1 | (tag & 1), __ATOMIC_RELAXED);
+            latency = np_sim.l2_cycles;
+        }
+    } else {
+        latency = private_miss(slot, address, bits, entry, place, set, caller);
+    }
+    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + (streamed ? latency / STREAM_SHARE : latency), __ATOMIC_RELAXED);
+}
+
+static inline void after_access(struct np_slot *slot) {
+    uint64_t clock = np_clock_of(slot);
+    if (np_unlikely(clock >= slot->next_counters)) tick(slot);
+    slot->in_hook = 0;
+    if (np_unlikely(clock >= __atomic_load_n(&slot->next_throttle, __ATOMIC_RELAXED))) np_throttle(slot);
+}
+
+/* A signal handler that comes into the middle of one of our hooks has its accesses counted as work, and not simulated. */
+void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, struct np_regs caller) {
+    if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
+    slot->in_hook = 1;
+    access_line(slot, address, bits, &caller);
+    after_access(slot);
+}
+
+void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller) {
+    if (bytes == 0 || address + bytes < address) return;
+    slot->accesses += 1 + (bytes >> 5);
+    if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
+    uintptr_t last = (address + bytes - 1) >> NP_LINE_SHIFT;
+    slot->in_hook = 1;
+    for (uintptr_t line = address >> NP_LINE_SHIFT; line <= last; line++) {
+        uint64_t held = *np_stage_one(slot, line);
+        if ((bits & NP_ACC_WRITE) ? held == (line << 1 | 1) : held >> 1 == line) continue;
+        uintptr_t first = line << NP_LINE_SHIFT;
+        access_line(slot, first < address ? address : first, bits | NP_ACC_RANGE, &caller);
+        if (np_unlikely((line & 511) == 511)) { /* a long block must not run far ahead of the other threads */
+            after_access(slot);
+            slot->in_hook = 1;
+        }
+    }
+    after_access(slot);
+}

@@ -1,0 +1,189 @@
+/* memsim.h: what the files of the simulated memory system share (filter.c, directory.c, l3.c, pages.c, sample.c, numa_sim.c).
+ *
+ * docs/instrument.md states the model: what is simulated, what is not, and how wrong it can be.
+ *
+ * Concurrency: a slot's private filter is written by its thread; other threads only take lines out of it, or its writable bits, by
+ * compare-and-swap. A thread puts a line into its filter first and into the directory second (a locked operation, thus a full fence), so that whoever
+ * finds it in the directory also finds it in the filter. The L3 tags and the counters are plain words: a race there misplaces one line. */
+#ifndef NUMAPILOT_MEMSIM_H
+#define NUMAPILOT_MEMSIM_H
+
+#include "np.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#pragma GCC visibility push(hidden)
+
+/* Constant while the process runs, but for `concurrent`; copied from np_config so that the miss path reads two cache lines. */
+struct np_sim {
+    uint32_t l1_mask;
+    uint32_t l2_set_mask;
+    uint32_t l2_set_bits;
+    uint32_t l2_ways;
+    uint32_t l2_offset;      /* of the tags, from the slot's start */
+    uint32_t l3_set_mask;
+    uint32_t l3_ways;        /* 0: the machine has no L3 */
+    uint32_t l3_stride;      /* tags per L3 */
+    uint32_t *l3;
+    uint64_t *directory;
+    uint64_t directory_mask;
+    uint32_t directory_bits;
+    uint32_t process_tag;    /* 1 to 15 */
+    uint32_t process_index;
+    uint32_t concurrent;     /* this process has had more than one thread */
+    uint64_t counters_cycles; /* NP_REC_COUNTERS this often */
+    uint32_t l2_cycles;
+    uint32_t l3_cycles;
+    uint32_t ready;
+    uint32_t memory_nodes;   /* nodes with memory, listed in memory_node */
+    uint8_t memory_node[NP_MAX_NODES];
+};
+extern struct np_sim np_sim;
+
+#define NP_STREAMS 8
+
+/* This module's part of np_slot.scratch, the owner's alone. */
+struct np_sim_slot {
+    uint32_t slot_index;
+    uint32_t sharer_bit;       /* in the directory */
+    uint32_t stream_line[NP_STREAMS]; /* the last line of each stream */
+    uint8_t stream_run[NP_STREAMS];   /* lines in a row so far, up to 255 */
+    uint32_t stream_next;      /* replaced next */
+    uint32_t policy_mode;      /* set_mempolicy: MPOL_* */
+    uint64_t policy_nodes;     /* and its nodes */
+    uint64_t policy_turn;      /* interleaving: pages placed so far */
+    uint64_t sample_rest;      /* accesses after the sampled one in the current block */
+    uint64_t sample_period;    /* of the next block */
+    uint64_t tune_clock;       /* when the period was last adapted */
+    uint32_t tune_samples;     /* samples since */
+    uint32_t place_pages;      /* the run of placed pages that is not written yet */
+    uint64_t place_page;
+    uint64_t place_order;
+    uint32_t place_node;
+    uint32_t place_cause;
+    uint64_t counted_accesses; /* in the last NP_REC_COUNTERS */
+};
+_Static_assert(sizeof(struct np_sim_slot) <= 384, "fits its part of scratch");
+_Static_assert(NP_SCRATCH_MEMORY % 8 == 0, "aligned");
+
+static inline struct np_sim_slot *np_ss(struct np_slot *slot) {
+    return (struct np_sim_slot *)(void *)(slot->scratch + NP_SCRATCH_MEMORY);
+}
+
+static inline uint64_t np_mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+/* xorshift64*: state never 0. */
+static inline uint64_t np_random(struct np_slot *slot) {
+    uint64_t x = slot->rng;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    slot->rng = x;
+    return x * 0x2545f4914f6cdd1dull;
+}
+
+/* Uniform in [0, n), n below 2^32; the bias is below n / 2^32. */
+static inline uint32_t np_random_below(struct np_slot *slot, uint32_t n) {
+    return (uint32_t)(((np_random(slot) >> 32) * n) >> 32);
+}
+
+static inline struct np_slot *np_slot_at(uint32_t index) {
+    return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + (uint64_t)index * np_arena->slot_bytes);
+}
+
+/* Positions of `want` among a set's tags, the bits of `ignore` aside. Reads 16 words whatever the number of ways: what follows the tags in the arena
+ * is mapped (a slot's ring follows its filter, the directory and a page of padding follow the L3 tags). */
+static inline uint32_t np_find_tag(const uint32_t *tags, uint32_t ways, uint32_t want, uint32_t ignore) {
+    uint32_t found = 0;
+#if defined(__SSE2__)
+    const __m128i mask = _mm_set1_epi32((int)ignore);
+    const __m128i key = _mm_set1_epi32((int)(want | ignore));
+    const __m128i *words = (const __m128i *)(const void *)tags;
+    __m128i a = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words), mask), key);
+    __m128i b = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 1), mask), key);
+    __m128i c = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 2), mask), key);
+    __m128i d = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 3), mask), key);
+    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
+    found &= (1u << ways) - 1;
+#else
+    for (uint32_t way = 0; way < ways; way++) found |= (uint32_t)((tags[way] | ignore) == (want | ignore)) << way;
+#endif
+    return found;
+}
+
+/* ---- private filter: geometry ---- */
+
+/* A private tag: bit 0 writable, bits 1-31 the line's bits above the set number. A set has 41 - l2_set_bits such bits; where that is more than 31, the
+ * surplus top bits are folded in, and two lines 2^(37 + l2_set_bits) bytes apart can be taken for one another. 0: empty. */
+static inline uint32_t np_private_tag(uintptr_t line) {
+    uint64_t high = line >> np_sim.l2_set_bits;
+    uint32_t tag = (uint32_t)(high ^ (high >> 31 << 22)) & 0x7fffffffu;
+    return (tag + !tag) << 1;
+}
+
+static inline uint32_t *np_private_set(struct np_slot *slot, uintptr_t line) {
+    uint32_t *tags = (uint32_t *)(void *)((char *)slot + np_sim.l2_offset);
+    return tags + (uint32_t)(line & np_sim.l2_set_mask) * np_sim.l2_ways;
+}
+
+static inline uint64_t *np_stage_one(struct np_slot *slot, uintptr_t line) {
+    return (uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET) + (line & np_sim.l1_mask);
+}
+
+/* ---- filter.c ---- */
+/* Takes the line out of another thread's filter / takes its writable bit away. True: it was there. */
+bool np_filter_drop(struct np_slot *owner, uintptr_t line);
+bool np_filter_downgrade(struct np_slot *owner, uintptr_t line);
+/* Takes every line of the range out of the filter. */
+void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes);
+
+/* ---- directory.c ---- */
+struct np_holder {
+    struct np_slot *dirty; /* another thread that held the line written */
+    struct np_slot *far;   /* one of the other threads that shared it and lost it, on another L3 where there was one */
+    bool mine;             /* nobody else holds it, and this thread may write */
+};
+uint64_t *np_directory_entry(uintptr_t line);
+struct np_holder np_directory_read(struct np_slot *slot, uintptr_t line, uint64_t *entry);
+struct np_holder np_directory_write(struct np_slot *slot, uintptr_t line, uint64_t *entry);
+
+/* ---- l3.c ---- */
+/* Real L3s are indexed by physical address, in which neighbouring virtual pages are scattered: the set is the line's place in its page and a hash
+ * of the page and the process; the rest of the hash is the tag. */
+struct np_l3_place {
+    uint32_t *set;
+    uint32_t tag;
+};
+static inline struct np_l3_place np_l3_place(uint32_t l3_index, uintptr_t line) {
+    uint64_t page = line >> (NP_PAGE_SHIFT - NP_LINE_SHIFT);
+    uint64_t hash = (page ^ ((uint64_t)np_sim.process_index + 1) << 40) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 29;
+    uint32_t set = ((uint32_t)line ^ (uint32_t)hash << (NP_PAGE_SHIFT - NP_LINE_SHIFT)) & np_sim.l3_set_mask;
+    uint32_t tag = (uint32_t)(hash >> 32) ^ (uint32_t)line << 26;
+    return (struct np_l3_place){np_sim.l3 + (uint64_t)l3_index * np_sim.l3_stride + (uint64_t)set * np_sim.l3_ways, tag + !tag};
+}
+/* True: the line was in this L3. False: it is now. */
+bool np_l3_access(struct np_slot *slot, struct np_l3_place place);
+void np_l3_drop(uint32_t l3_index, uintptr_t line);
+
+/* ---- pages.c ---- */
+/* Home node of the page, given now if it has none. */
+uint32_t np_page_home(struct np_slot *slot, uintptr_t address);
+/* The same without giving one: -1, none yet. */
+int np_page_query(uintptr_t address);
+/* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */
+bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node);
+void np_place_flush(struct np_slot *slot);
+
+/* ---- sample.c ---- */
+void np_sample_start(struct np_slot *slot);
+void np_sample(struct np_slot *slot, uintptr_t address, uint32_t bits, enum np_level level, uint32_t home, const struct np_regs *caller);
+
+#pragma GCC visibility pop
+#endif
