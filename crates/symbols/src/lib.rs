@@ -1,1 +1,18 @@
-//! symbols
+//! From instruction and data addresses to functions, inlined frames, lines, static objects and type-like names.
+//!
+//! Everything works offline, from the binaries and sources on this machine. A binary whose build id is not the recorded one is not
+//! used: a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
+
+mod demangle;
+mod layout;
+mod naming;
+mod resolver;
+mod source;
+mod unresolved;
+
+pub use demangle::{demangle, short_function, tidy};
+pub use layout::{LayoutItem, ModuleLayout};
+pub use naming::{SiteFrame, SiteName, name_site};
+pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
+pub use source::SourceCache;
+pub use unresolved::Unresolved;

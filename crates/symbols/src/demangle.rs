@@ -1,0 +1,122 @@
+//! Names as people write them.
+
+/// Longest mangled name that is worth the time of a demangler.
+const MANGLED_BYTES_MAX: usize = 16 << 10;
+/// Longest name that is kept, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// The name as written in C++ or Rust; others as they are. Cut at 1024 bytes, control characters replaced.
+#[must_use]
+pub fn demangle(name: &str) -> String {
+    if name.len() > MANGLED_BYTES_MAX {
+        return tidy(name);
+    }
+    if let Ok(demangled) = rustc_demangle::try_demangle(name) {
+        return tidy(&format!("{demangled:#}"));
+    }
+    if name.starts_with("_Z") || name.starts_with("___Z") {
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(192);
+        let symbol = cpp_demangle::Symbol::new(name).ok();
+        if let Some(demangled) = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok()) {
+            return tidy(&demangled);
+        }
+    }
+    tidy(name)
+}
+
+/// Printable and of bounded length, whatever the file says.
+#[must_use]
+pub fn tidy(name: &str) -> String {
+    let mut tidy = String::with_capacity(name.len().min(NAME_BYTES_MAX));
+    for character in name.chars() {
+        if tidy.len() + character.len_utf8() > NAME_BYTES_MAX {
+            tidy.push('…');
+            break;
+        }
+        tidy.push(if character.is_control() { '\u{fffd}' } else { character });
+    }
+    tidy
+}
+
+/// A function's name without its parameter list and return type: `void ns::run<int>(int*) const` becomes `ns::run<int>`.
+#[must_use]
+pub fn short_function(name: &str) -> &str {
+    let name = name.trim();
+    let without_parameters = &name[..parameter_start(name).unwrap_or(name.len())];
+    if without_parameters.contains("operator") {
+        return without_parameters;
+    }
+    let mut depth = 0i32;
+    let mut start = 0;
+    for (index, byte) in without_parameters.bytes().enumerate() {
+        match byte {
+            b'<' | b'(' | b'{' => depth += 1,
+            b'>' | b')' | b'}' => depth -= 1,
+            b' ' if depth == 0 => start = index + 1,
+            _ => {}
+        }
+    }
+    // `<T as Trait>::call` has a blank inside its brackets only; a cut that leaves nothing is none.
+    if start < without_parameters.len() { &without_parameters[start..] } else { without_parameters }
+}
+
+/// Where the parameter list begins: the last "(" outside all brackets that does not belong to `(anonymous namespace)` or
+/// `operator()`.
+fn parameter_start(name: &str) -> Option<usize> {
+    let bytes = name.as_bytes();
+    let mut depth = 0i32;
+    let mut found = None;
+    for (index, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' if index == 0 || !name[..index].ends_with("operator") => depth += 1,
+            b'>' if depth > 0 && bytes[index - 1] != b'-' => depth -= 1,
+            b'(' if depth == 0 => {
+                let rest = &name[index..];
+                let special = rest.starts_with("(anonymous namespace)") || name[..index].ends_with("operator");
+                if !special && index > 0 {
+                    found = found.or(Some(index));
+                }
+                depth += 1;
+            }
+            b'(' => depth += 1,
+            b')' if depth > 0 => depth -= 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpp_and_rust_names_are_demangled() {
+        assert_eq!(demangle("_ZN5Point4moveEi"), "Point::move");
+        assert_eq!(demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(demangle("main"), "main");
+        assert_eq!(demangle("_Znonsense"), "_Znonsense");
+    }
+
+    #[test]
+    fn hostile_names_stay_short_and_printable() {
+        let nested = format!("_Z{}", "N".repeat(20_000));
+        assert!(demangle(&nested).len() <= NAME_BYTES_MAX + '…'.len_utf8());
+        assert_eq!(tidy("a\x1b[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
+        let _ = demangle(&format!("_Z{}1fv", "PK".repeat(4000)));
+    }
+
+    #[test]
+    fn functions_lose_parameters_and_return_types() {
+        assert_eq!(short_function("void ns::run<int, char>(int*, char) const"), "ns::run<int, char>");
+        assert_eq!(short_function("pgain(long, Points*)"), "pgain");
+        assert_eq!(short_function("(anonymous namespace)::make(int)"), "(anonymous namespace)::make");
+        assert_eq!(short_function("operator new(unsigned long)"), "operator new");
+        assert_eq!(short_function("Matrix::operator()(int, int)"), "Matrix::operator()");
+        assert_eq!(
+            short_function("<alloc::vec::Vec<T> as core::clone::Clone>::clone"),
+            "<alloc::vec::Vec<T> as core::clone::Clone>::clone"
+        );
+        assert_eq!(short_function(""), "");
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the static objects and sections of a binary lie, out of its ELF tables.
+//!
+//! Offsets are addresses as the file counts them: address in the process minus load bias. Thread-local symbols are left out,
+//! because they have no address that all threads share; their blocks lie in thread stacks or heap blocks.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, elf};
+
+use crate::unresolved::{Unresolved, check_build_id};
+
+/// Most symbols that are taken from one binary.
+const SYMBOLS_MAX: usize = 4 << 20;
+
+/// A static object or a section of one [`ModuleLayout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayoutItem(u32);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+    name: Arc<str>,
+}
+
+/// Data symbols and sections of one binary, sorted by offset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleLayout {
+    symbols: Vec<Range>,
+    sections: Vec<Range>,
+}
+
+impl ModuleLayout {
+    /// Reads the layout of the binary at `path`, whose build id must be `build_id` (empty: not checked).
+    ///
+    /// # Errors
+    /// If the file is not there, is no ELF file or is another binary than the recorded one.
+    pub fn read(path: &str, build_id: &[u8]) -> Result<ModuleLayout, Unresolved> {
+        if path.starts_with('[') || path.is_empty() {
+            return Err(Unresolved::NoFile);
+        }
+        let metadata = std::fs::metadata(Path::new(path)).map_err(|_| Unresolved::NoFile)?;
+        if !metadata.is_file() {
+            return Err(Unresolved::NoFile);
+        }
+        let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+        let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+        check_build_id(file.build_id().ok().flatten(), build_id)?;
+        let symbols = file.symbols().chain(file.dynamic_symbols()).filter(is_static_object).take(SYMBOLS_MAX);
+        let symbols = symbols.filter_map(|symbol| {
+            let name = readable_name(symbol.name().ok()?);
+            Some(Candidate { offset: symbol.address(), bytes: symbol.size(), is_global: symbol.is_global(), name })
+        });
+        let sections = file.sections().filter(|section| is_mapped(section.flags())).filter_map(|section| {
+            let name = section.name().ok().filter(|name| !name.is_empty())?;
+            Some(Range { offset: section.address(), bytes: section.size(), name: name.into() })
+        });
+        Ok(ModuleLayout { symbols: disjoint(symbols.collect()), sections: disjoint_ranges(sections.collect()) })
+    }
+
+    /// The symbol at `offset`, else the section.
+    #[must_use]
+    pub fn find(&self, offset: u64) -> Option<LayoutItem> {
+        let symbol = find_range(&self.symbols, offset);
+        let section = || find_range(&self.sections, offset).map(|index| self.symbols.len() + index);
+        symbol.or_else(section).map(|index| LayoutItem(index as u32))
+    }
+
+    fn range(&self, item: LayoutItem) -> &Range {
+        let index = item.0 as usize;
+        self.symbols.get(index).unwrap_or_else(|| &self.sections[index - self.symbols.len()])
+    }
+
+    /// Its first byte's offset.
+    #[must_use]
+    pub fn offset(&self, item: LayoutItem) -> u64 {
+        self.range(item).offset
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self, item: LayoutItem) -> u64 {
+        self.range(item).bytes
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self, item: LayoutItem) -> &Arc<str> {
+        &self.range(item).name
+    }
+
+    /// Whether it is a symbol (else a section).
+    #[must_use]
+    pub fn is_symbol(&self, item: LayoutItem) -> bool {
+        (item.0 as usize) < self.symbols.len()
+    }
+
+    /// Number of static objects.
+    #[must_use]
+    pub fn symbol_count(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// Every static object: offset, bytes, name.
+    pub fn symbols(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.symbols.iter().map(|range| (range.offset, range.bytes, &*range.name))
+    }
+
+    /// Every section: offset, bytes, name.
+    pub fn sections(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.sections.iter().map(|range| (range.offset, range.bytes, &*range.name))
+    }
+}
+
+struct Candidate {
+    offset: u64,
+    bytes: u64,
+    is_global: bool,
+    name: String,
+}
+
+fn is_static_object<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
+    symbol.kind() == SymbolKind::Data && symbol.is_definition() && symbol.size() > 0
+}
+
+fn is_mapped(flags: SectionFlags) -> bool {
+    match flags {
+        SectionFlags::Elf { sh_flags } => {
+            sh_flags & u64::from(elf::SHF_ALLOC) != 0 && sh_flags & u64::from(elf::SHF_TLS) == 0
+        }
+        _ => false,
+    }
+}
+
+/// Of aliases (same place) the one that people would write; of nested symbols the outer one.
+fn disjoint(mut symbols: Vec<Candidate>) -> Vec<Range> {
+    symbols.sort_by(|a, b| {
+        let order = |c: &Candidate| (c.offset, std::cmp::Reverse(c.bytes), !c.is_global, c.name.starts_with('_'));
+        order(a).cmp(&order(b)).then_with(|| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)))
+    });
+    let ranges = symbols.into_iter().map(|c| Range { offset: c.offset, bytes: c.bytes, name: c.name.into() });
+    keep_disjoint(ranges)
+}
+
+fn disjoint_ranges(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort_by_key(|range| (range.offset, std::cmp::Reverse(range.bytes)));
+    keep_disjoint(ranges.into_iter())
+}
+
+fn keep_disjoint(ranges: impl Iterator<Item = Range>) -> Vec<Range> {
+    let mut kept: Vec<Range> = Vec::new();
+    for range in ranges.filter(|range| range.bytes > 0 && range.offset.checked_add(range.bytes).is_some()) {
+        if kept.last().is_none_or(|last| range.offset >= last.offset + last.bytes) {
+            kept.push(range);
+        }
+    }
+    kept
+}
+
+fn find_range(ranges: &[Range], offset: u64) -> Option<usize> {
+    let index = ranges.partition_point(|range| range.offset <= offset).checked_sub(1)?;
+    (offset - ranges[index].offset < ranges[index].bytes).then_some(index)
+}
+
+/// Without symbol version and compiler's suffix, demangled.
+fn readable_name(name: &str) -> String {
+    let name = name.split('@').next().unwrap_or(name);
+    let demangled = crate::demangle::demangle(name);
+    // A static variable inside a function is `name.123` to the linker.
+    match demangled.rsplit_once('.') {
+        Some((stem, digits)) if !stem.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => stem.to_owned(),
+        _ => demangled,
+    }
+}

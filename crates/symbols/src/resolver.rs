@@ -1,0 +1,151 @@
+//! From code offsets of a binary to functions and lines, inlined ones included.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized};
+use object::Object;
+use object::read::ReadCache;
+
+use crate::demangle::{short_function, tidy};
+use crate::unresolved::{Unresolved, check_build_id};
+
+/// No binary has code beyond this offset; the symbol library must not be asked about such addresses (it would overflow).
+const OFFSET_END: u64 = 1 << 48;
+
+/// One function at a code address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedFrame {
+    /// Demangled name without parameters.
+    pub function: String,
+    /// Source file, or empty.
+    pub file: String,
+    /// Line, or 0.
+    pub line: u32,
+    /// It was inlined into the next frame.
+    pub inlined: bool,
+}
+
+/// What is known of a code address: frames, innermost inlined one first, or why there are none.
+pub type Resolved = Result<Vec<ResolvedFrame>, Unresolved>;
+
+/// Finds names for code.
+pub trait Symbolizer {
+    /// Resolves offsets (addresses minus load bias) in the binary at `path`; the answers are in the same order. `build_id` is the
+    /// recorded one, or empty. Offsets must lie within the instruction in question: callers subtract 1 from return addresses.
+    fn resolve(&mut self, path: &str, build_id: &[u8], offsets: &[u64]) -> Vec<Resolved>;
+}
+
+/// A [`Symbolizer`] that reads ELF symbol tables and DWARF from the binaries on this machine (and from `/usr/lib/debug`).
+#[derive(Debug)]
+pub struct ElfSymbolizer {
+    inner: blazesym::symbolize::Symbolizer,
+    files: HashMap<(String, Vec<u8>), Result<(), Unresolved>>,
+    cache: HashMap<String, HashMap<u64, Resolved>>,
+}
+
+impl Default for ElfSymbolizer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ElfSymbolizer {
+    /// A symbolizer with empty caches.
+    #[must_use]
+    pub fn new() -> ElfSymbolizer {
+        let inner = blazesym::symbolize::Symbolizer::builder()
+            .enable_code_info(true)
+            .enable_inlined_fns(true)
+            .enable_demangling(true)
+            .enable_auto_reload(false)
+            .build();
+        ElfSymbolizer { inner, files: HashMap::new(), cache: HashMap::new() }
+    }
+
+    fn check(&mut self, path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
+        let key = (path.to_owned(), build_id.to_vec());
+        *self.files.entry(key).or_insert_with(|| check_file(path, build_id))
+    }
+
+    fn look_up(&mut self, path: &str, offsets: &[u64]) {
+        let source = Source::Elf(Elf::new(path));
+        let results = self.inner.symbolize(&source, Input::VirtOffset(offsets));
+        let resolved: Vec<Resolved> = match results {
+            Ok(results) => results.iter().map(frames).collect(),
+            Err(_) => vec![Err(Unresolved::NoSymbol); offsets.len()],
+        };
+        let known = self.cache.entry(path.to_owned()).or_default();
+        known.extend(offsets.iter().copied().zip(resolved));
+    }
+}
+
+impl Symbolizer for ElfSymbolizer {
+    fn resolve(&mut self, path: &str, build_id: &[u8], offsets: &[u64]) -> Vec<Resolved> {
+        if let Err(reason) = self.check(path, build_id) {
+            return vec![Err(reason); offsets.len()];
+        }
+        let known = self.cache.entry(path.to_owned()).or_default();
+        let plausible = |offset: &u64| *offset < OFFSET_END && !known.contains_key(offset);
+        let mut missing: Vec<u64> = offsets.iter().copied().filter(plausible).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            self.look_up(path, &missing);
+        }
+        let known = self.cache.get(path);
+        let cached = |offset: &u64| known.and_then(|known| known.get(offset)).cloned();
+        offsets.iter().map(|offset| cached(offset).unwrap_or(Err(Unresolved::NoSymbol))).collect()
+    }
+}
+
+fn check_file(path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
+    if path.is_empty() || path.starts_with('[') || !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return Err(Unresolved::NoFile);
+    }
+    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    check_build_id(file.build_id().ok().flatten(), build_id)
+}
+
+fn frames(symbolized: &Symbolized<'_>) -> Resolved {
+    match symbolized {
+        Symbolized::Sym(symbol) => Ok(frames_of(symbol)),
+        Symbolized::Unknown(Reason::InvalidFileOffset | Reason::UnknownAddr | Reason::MissingSyms) => {
+            Err(Unresolved::NoSymbol)
+        }
+        Symbolized::Unknown(_) => Err(Unresolved::NoSymbol),
+    }
+}
+
+/// The symbolizer lists functions from the outermost to the innermost; people read the other way round.
+fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
+    let outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
+    let inlined = symbol.inlined.iter().map(|inner| resolved(&inner.name, inner.code_info.as_ref(), true));
+    let mut frames: Vec<ResolvedFrame> = std::iter::once(outer).chain(inlined).collect();
+    frames.reverse();
+    frames
+}
+
+fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedFrame {
+    ResolvedFrame {
+        function: tidy(short_function(&strip_hash(name))),
+        file: code.map(|code| tidy(&code.to_path().to_string_lossy())).unwrap_or_default(),
+        line: code.and_then(|code| code.line).unwrap_or(0),
+        inlined,
+    }
+}
+
+/// Rust's legacy names end in a hash that says nothing.
+fn strip_hash(name: &str) -> String {
+    let demangled = if name.starts_with("_Z") || name.starts_with("_R") {
+        crate::demangle::demangle(name)
+    } else {
+        name.to_owned()
+    };
+    match demangled.rsplit_once("::h") {
+        Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => stem.to_owned(),
+        _ => demangled,
+    }
+}
