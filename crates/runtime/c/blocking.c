@@ -1,0 +1,349 @@
+/* blocking.c: sleeps, and waits for things outside the program (input and output, children).
+ *
+ * A sleep passes its time in the program's clock too; the host sleeps as well, so the program behaves as ever. Input and output pass no
+ * program time of their own, since what a disk or a network would have taken on the simulated machine is unknown: the thread
+ * is blocked meanwhile, and where it really waited it comes back no further behind the running threads than the window. Data through a
+ * pipe carries the writer's clock. Buffers that the kernel fills or reads count as touched by the caller, as on real hardware. See
+ * docs/virtual-time.md.
+ */
+#define _GNU_SOURCE
+#include "vtime.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/msg.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define REAL_WAIT_NS 50000 /* shorter calls did not wait: page cache, non-blocking descriptors */
+
+/* ---- sleeps ---- */
+
+static uint64_t cycles_of(const struct timespec *time) {
+    if (time == NULL || time->tv_sec < 0) return 0;
+    return np_cycles_of_ns((uint64_t)time->tv_sec * 1000000000ull + (uint64_t)time->tv_nsec);
+}
+
+/* Passes `cycles`, less what `left` says was not slept (NULL: all of it was). */
+static void slept(struct np_slot *slot, uint64_t cycles, const struct timespec *left) {
+    int saved = errno;
+    uint64_t missing = left != NULL ? cycles_of(left) : 0;
+    if (cycles > missing) np_clock_sleep(slot, cycles - missing, NP_SYNC_SLEEP, 0);
+    np_block_end(slot);
+    np_throttle(slot);
+    errno = saved;
+}
+
+NP_EXPORT int nanosleep(const struct timespec *time, struct timespec *remaining) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL(nanosleep)(time, remaining);
+    struct timespec left = {0, 0};
+    uint64_t cycles = cycles_of(time);
+    np_block_begin(slot);
+    int result = NP_REAL(nanosleep)(time, &left);
+    if (result != 0 && errno == EINTR && remaining != NULL) *remaining = left;
+    slept(slot, result == 0 || errno == EINTR ? cycles : 0, result == 0 ? NULL : &left);
+    return result;
+}
+
+NP_EXPORT int clock_nanosleep(clockid_t clock_id, int flags, const struct timespec *time, struct timespec *remaining) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL(clock_nanosleep)(clock_id, flags, time, remaining);
+    struct timespec left = {0, 0};
+    bool absolute = (flags & TIMER_ABSTIME) != 0;
+    uint64_t cycles = absolute ? np_cycles_until(clock_id, time) : cycles_of(time);
+    np_block_begin(slot);
+    int result = NP_REAL(clock_nanosleep)(clock_id, flags, time, absolute ? NULL : &left);
+    if (result == EINTR && !absolute && remaining != NULL) *remaining = left;
+    slept(slot, result == 0 || (result == EINTR && !absolute) ? cycles : 0, result == 0 ? NULL : &left);
+    return result;
+}
+
+NP_EXPORT int usleep(useconds_t microseconds) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL(usleep)(microseconds);
+    np_block_begin(slot);
+    int result = NP_REAL(usleep)(microseconds);
+    slept(slot, result == 0 ? np_cycles_of_ns((uint64_t)microseconds * 1000) : 0, NULL);
+    return result;
+}
+
+NP_EXPORT unsigned sleep(unsigned seconds) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL(sleep)(seconds);
+    np_block_begin(slot);
+    unsigned left = NP_REAL(sleep)(seconds);
+    slept(slot, np_cycles_of_ns((uint64_t)(seconds - (left < seconds ? left : seconds)) * 1000000000ull), NULL);
+    return left;
+}
+
+NP_EXPORT int sched_yield(void) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot != NULL) {
+        np_clock_advance(slot, NP_YIELD_CYCLES);
+        np_throttle(slot);
+    }
+    return NP_REAL(sched_yield)();
+}
+
+NP_EXPORT int thrd_sleep(const struct timespec *time, struct timespec *remaining) {
+    int result = nanosleep(time, remaining);
+    return result == 0 ? 0 : errno == EINTR ? -1 : -2;
+}
+
+NP_EXPORT void thrd_yield(void) {
+    sched_yield();
+}
+
+/* ---- waiting for readiness: a time-out passes its time, readiness passes none ---- */
+
+struct outside {
+    struct np_slot *slot; /* NULL: pass through */
+    uint64_t began_ns;
+};
+
+static struct outside outside_begin(void) {
+    struct outside wait = {np_vtime_self(), 0};
+    if (wait.slot == NULL) return wait;
+    int saved = errno;
+    wait.began_ns = np_monotonic_ns();
+    np_block_begin(wait.slot);
+    errno = saved;
+    return wait;
+}
+
+/* `timeout_cycles`: passed if the call timed out (0: it did not). */
+static void outside_end(const struct outside *wait, uint64_t timeout_cycles) {
+    if (wait->slot == NULL) return;
+    int saved = errno;
+    if (timeout_cycles > 0) np_clock_sleep(wait->slot, timeout_cycles, NP_SYNC_SLEEP, 0);
+    else if (np_monotonic_ns() - wait->began_ns >= REAL_WAIT_NS) np_block_catch_up(wait->slot);
+    np_block_end(wait->slot);
+    np_throttle(wait->slot);
+    errno = saved;
+}
+
+/* Runs a call that may wait outside, and gives its result. `timeout`: cycles that passed if the result is 0. */
+#define OUTSIDE(type, call, timeout)                                                              \
+    ({                                                                                            \
+        struct outside wait_ = outside_begin();                                                   \
+        type result_ = call;                                                                      \
+        outside_end(&wait_, wait_.slot != NULL && result_ == 0 ? (uint64_t)(timeout) : 0);        \
+        result_;                                                                                  \
+    })
+
+static uint64_t cycles_of_ms(int milliseconds) {
+    return milliseconds > 0 ? np_cycles_of_ns((uint64_t)milliseconds * 1000000ull) : NP_YIELD_CYCLES;
+}
+
+NP_EXPORT int poll(struct pollfd *fds, nfds_t count, int milliseconds) {
+    return OUTSIDE(int, NP_REAL(poll)(fds, count, milliseconds), cycles_of_ms(milliseconds));
+}
+
+NP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+    return OUTSIDE(int, NP_REAL(ppoll)(fds, count, timeout, mask), cycles_of(timeout) + NP_YIELD_CYCLES);
+}
+
+NP_EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
+    struct timespec time = {0, 0}; /* before: Linux writes the rest back */
+    if (timeout != NULL) time = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+    return OUTSIDE(int, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time) + NP_YIELD_CYCLES);
+}
+
+NP_EXPORT int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout,
+                      const sigset_t *mask) {
+    return OUTSIDE(int, NP_REAL(pselect)(count, readable, writable, exceptional, timeout, mask), cycles_of(timeout) + NP_YIELD_CYCLES);
+}
+
+NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int milliseconds) {
+    return OUTSIDE(int, NP_REAL(epoll_wait)(fd, events, count, milliseconds), cycles_of_ms(milliseconds));
+}
+
+NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
+    return OUTSIDE(int, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds));
+}
+
+/* ---- children ---- */
+
+static pid_t waited(struct np_slot *slot, pid_t child) {
+    int saved = errno;
+    if (slot != NULL && child > 0)
+        np_clock_wait_until(slot, np_shared_get(NP_SHARED_PROCESS | (uint64_t)child), NP_SYNC_JOIN, (uint64_t)child);
+    errno = saved;
+    return child;
+}
+
+NP_EXPORT pid_t waitpid(pid_t pid, int *status, int options) {
+    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(waitpid)(pid, status, options), 0));
+}
+
+NP_EXPORT pid_t wait(int *status) {
+    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait)(status), 0));
+}
+
+NP_EXPORT pid_t wait3(int *status, int options, struct rusage *usage) {
+    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait3)(status, options, usage), 0));
+}
+
+NP_EXPORT pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage) {
+    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait4)(pid, status, options, usage), 0));
+}
+
+NP_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
+    int result = OUTSIDE(int, NP_REAL(waitid)(type, id, info, options), 0);
+    if (result == 0 && info != NULL && (options & WEXITED)) waited(np_vtime_self(), info->si_pid);
+    return result;
+}
+
+/* ---- descriptors ---- */
+
+/* Key of the pipe behind a descriptor, 0 for anything else. */
+static uint64_t pipe_key(int fd) {
+    struct stat status;
+    long result = np_sys6(SYS_fstat, fd, (long)&status, 0, 0, 0, 0);
+    if (result != 0 || !S_ISFIFO(status.st_mode)) return 0;
+    return NP_SHARED_PIPE | ((uint64_t)status.st_dev << 40 ^ (uint64_t)status.st_ino);
+}
+
+/* Data came in: from a pipe, it was written at the writer's clock; its bytes were put in place from this CPU. */
+static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, int count, ssize_t bytes, struct np_regs caller) {
+    if (slot == NULL || bytes <= 0) return bytes;
+    int saved = errno;
+    uint64_t key = pipe_key(fd);
+    if (key != 0) np_clock_wait_until(slot, np_shared_get(key), NP_SYNC_IO, (uint64_t)fd);
+    size_t left = (size_t)bytes;
+    for (int i = 0; i < count && left > 0; i++) {
+        size_t part = parts[i].iov_len < left ? parts[i].iov_len : left;
+        np_access_range(slot, (uintptr_t)parts[i].iov_base, part, NP_ACC_WRITE | NP_ACC_RANGE, caller);
+        left -= part;
+    }
+    errno = saved;
+    return bytes;
+}
+
+/* Data goes out: its bytes are read from this CPU, and a pipe's reader is no earlier than now. */
+static void goes_out(struct np_slot *slot, int fd, const struct iovec *parts, int count, struct np_regs caller) {
+    if (slot == NULL) return;
+    int saved = errno;
+    np_throttle(slot);
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_base != NULL && parts[i].iov_len > 0 && parts[i].iov_len < (1ull << 40))
+            np_access_range(slot, (uintptr_t)parts[i].iov_base, parts[i].iov_len, NP_ACC_RANGE, caller);
+    }
+    np_share_charge(slot);
+    uint64_t key = pipe_key(fd);
+    if (key != 0) np_shared_set(key, np_clock_of(slot));
+    errno = saved;
+}
+
+NP_EXPORT ssize_t read(int fd, void *buffer, size_t bytes) {
+    struct iovec part = {buffer, bytes};
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(read)(fd, buffer, bytes), 0);
+    return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset) {
+    struct iovec part = {buffer, bytes};
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread)(fd, buffer, bytes, offset), 0);
+    return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t pread64(int fd, void *buffer, size_t bytes, off64_t offset) {
+    struct iovec part = {buffer, bytes};
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(pread64)(fd, buffer, bytes, offset), 0);
+    return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t readv(int fd, const struct iovec *parts, int count) {
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(readv)(fd, parts, count), 0);
+    return came_in(np_vtime_self_live(), fd, parts, count, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t recv(int fd, void *buffer, size_t bytes, int flags) {
+    struct iovec part = {buffer, bytes};
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(recv)(fd, buffer, bytes, flags), 0);
+    return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t recvfrom(int fd, void *restrict buffer, size_t bytes, int flags, struct sockaddr *restrict from, socklen_t *restrict length) {
+    struct iovec part = {buffer, bytes};
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvfrom)(fd, buffer, bytes, flags, from, length), 0);
+    return came_in(np_vtime_self_live(), fd, &part, 1, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    ssize_t got = OUTSIDE(ssize_t, NP_REAL(recvmsg)(fd, message, flags), 0);
+    if (got <= 0) return got;
+    return came_in(np_vtime_self_live(), fd, message->msg_iov, (int)message->msg_iovlen, got, NP_CALLER_REGS());
+}
+
+NP_EXPORT ssize_t write(int fd, const void *buffer, size_t bytes) {
+    struct iovec part = {(void *)(uintptr_t)buffer, bytes};
+    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(write)(fd, buffer, bytes), 0);
+}
+
+NP_EXPORT ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset) {
+    struct iovec part = {(void *)(uintptr_t)buffer, bytes};
+    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(pwrite)(fd, buffer, bytes, offset), 0);
+}
+
+NP_EXPORT ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off64_t offset) {
+    struct iovec part = {(void *)(uintptr_t)buffer, bytes};
+    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(pwrite64)(fd, buffer, bytes, offset), 0);
+}
+
+NP_EXPORT ssize_t writev(int fd, const struct iovec *parts, int count) {
+    goes_out(np_vtime_self(), fd, parts, count, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(writev)(fd, parts, count), 0);
+}
+
+NP_EXPORT ssize_t send(int fd, const void *buffer, size_t bytes, int flags) {
+    struct iovec part = {(void *)(uintptr_t)buffer, bytes};
+    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(send)(fd, buffer, bytes, flags), 0);
+}
+
+NP_EXPORT ssize_t sendto(int fd, const void *buffer, size_t bytes, int flags, const struct sockaddr *to, socklen_t length) {
+    struct iovec part = {(void *)(uintptr_t)buffer, bytes};
+    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(sendto)(fd, buffer, bytes, flags, to, length), 0);
+}
+
+NP_EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+    goes_out(np_vtime_self(), fd, message->msg_iov, (int)message->msg_iovlen, NP_CALLER_REGS());
+    return OUTSIDE(ssize_t, NP_REAL(sendmsg)(fd, message, flags), 0);
+}
+
+NP_EXPORT int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict length) {
+    return OUTSIDE(int, NP_REAL(accept)(fd, address, length), 0);
+}
+
+NP_EXPORT int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict length, int flags) {
+    return OUTSIDE(int, NP_REAL(accept4)(fd, address, length, flags), 0);
+}
+
+NP_EXPORT int connect(int fd, const struct sockaddr *address, socklen_t length) {
+    return OUTSIDE(int, NP_REAL(connect)(fd, address, length), 0);
+}
+
+NP_EXPORT int flock(int fd, int operation) {
+    return OUTSIDE(int, NP_REAL(flock)(fd, operation), 0);
+}
+
+NP_EXPORT ssize_t msgrcv(int queue, void *message, size_t bytes, long type, int flags) {
+    return OUTSIDE(ssize_t, NP_REAL(msgrcv)(queue, message, bytes, type, flags), 0);
+}
+
+NP_EXPORT int msgsnd(int queue, const void *message, size_t bytes, int flags) {
+    return OUTSIDE(int, NP_REAL(msgsnd)(queue, message, bytes, flags), 0);
+}

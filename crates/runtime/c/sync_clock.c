@@ -1,0 +1,466 @@
+/* sync_clock.c: clocks of synchronisation objects.
+ *
+ * Two stores. In the arena: release clocks of atomics, and clocks that other processes need (pipes, ended processes): entries of
+ * 16 bytes, whose tag is checked, so that a collision loses a clock and never joins strangers. In this process: objects
+ * (locks, conditions, semaphores, barriers) of about 700 bytes in a fixed table; the least recently used one makes way, and a lock
+ * that made way has merely forgotten its past.
+ *
+ * Locks are resources: a hold is an interval of program time, and holds of one lock must not overlap there, whatever the order in which
+ * the host ran them. Exact recent intervals settle who waits for whom; a ring of fill levels per slice of the window
+ * conserves capacity beyond those intervals, so that a saturated lock hands out exactly one cycle of hold per cycle.
+ *
+ * Each object has a word that its user holds for some nanoseconds. Taking it is bounded: who finds it held by a thread that does not
+ * run, by itself (a signal handler), or by a parent before the fork, goes on without the object.
+ */
+#include "vtime.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+
+#define OBJECTS 4096 /* power of two */
+#define WAYS 4
+#define INTERVALS 8
+#define SLICES 96           /* of fill levels: 1.5 windows */
+#define SLICES_PER_WINDOW 64
+#define TOKENS 32
+
+struct interval {
+    uint64_t begin, end;
+};
+
+struct resource {
+    uint64_t hold_begin;
+    uint32_t owner; /* thread index + 1, 0: free */
+    uint32_t depth;
+    struct interval recent[INTERVALS];
+    uint64_t base; /* number of the oldest slice kept */
+    uint32_t fill[SLICES];
+};
+
+struct condition {
+    uint64_t generation;      /* broadcasts so far */
+    uint64_t broadcast_clock;
+    uint32_t waiters;
+    uint32_t head, count;
+    uint64_t signals[TOKENS];
+};
+
+struct semaphore {
+    uint32_t initial; /* tokens that were there from the start */
+    uint32_t head, count;
+    struct {
+        uint64_t clock;
+        uint64_t tokens;
+    } posts[TOKENS];
+};
+
+struct barrier {
+    uint32_t parties; /* 0: not known */
+    uint32_t arrived;
+    uint64_t round;
+    uint64_t latest[4];
+};
+
+struct object {
+    uint64_t key;  /* kind << 56 | address; 0: free */
+    uint64_t lock; /* pid << 32 | tid of the thread inside */
+    uint64_t used; /* clock of the last use */
+    union {
+        struct resource resource;
+        struct condition condition;
+        struct semaphore semaphore;
+        struct barrier barrier;
+        uint64_t clock;
+    };
+};
+
+static struct object objects[OBJECTS];
+
+static uint64_t mix(uint64_t key) {
+    key ^= key >> 31;
+    key *= 0x9e3779b97f4a7c15ull;
+    return key ^ (key >> 29);
+}
+
+/* ---- finding an object ---- */
+
+static bool enter(struct np_slot *slot, struct object *object) {
+    uint64_t me = (uint64_t)slot->pid << 32 | slot->tid;
+    for (unsigned attempt = 0; attempt < 64; attempt++) {
+        uint64_t holder = 0;
+        if (__atomic_compare_exchange_n(&object->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+        if (holder == me) return false;
+        if (holder >> 32 != slot->pid) { /* left behind by the fork */
+            if (__atomic_compare_exchange_n(&object->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+            continue;
+        }
+        if (attempt < 48) {
+            for (int i = 0; i < 8; i++) __asm__ volatile("" ::: "memory");
+        } else {
+            np_sys6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+        }
+    }
+    return false;
+}
+
+static void leave(struct object *object) {
+    __atomic_store_n(&object->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* The object may not make way: somebody is inside it or waits at it. */
+static bool busy(const struct object *object) {
+    switch (object->key >> 56) {
+    case NP_OBJECT_LOCK:
+    case NP_OBJECT_READERS: return object->resource.owner != 0;
+    case NP_OBJECT_COND: return object->condition.waiters != 0;
+    case NP_OBJECT_BARRIER: return object->barrier.arrived != 0;
+    default: return false;
+    }
+}
+
+/* The object of `kind` at `address`, held; a new one starts empty. NULL: go on without. */
+static struct object *take(struct np_slot *slot, enum np_object_kind kind, uintptr_t address, bool create) {
+    uint64_t key = (uint64_t)kind << 56 | (address & 0xffffffffffffffull);
+    struct object *set = &objects[(mix(key) >> 8) % (OBJECTS / WAYS) * WAYS];
+    struct object *victim = NULL;
+    for (int way = 0; way < WAYS; way++) {
+        struct object *object = &set[way];
+        if (__atomic_load_n(&object->key, __ATOMIC_ACQUIRE) == key) {
+            if (!enter(slot, object)) return NULL;
+            if (object->key == key) {
+                object->used = np_clock_of(slot);
+                return object;
+            }
+            leave(object);
+        }
+        if (!busy(object) && (victim == NULL || object->key == 0 || (victim->key != 0 && object->used < victim->used))) victim = object;
+    }
+    if (!create || victim == NULL || !enter(slot, victim)) return NULL;
+    if (busy(victim)) {
+        leave(victim);
+        return NULL;
+    }
+    memset((char *)victim + offsetof(struct object, clock), 0, sizeof *victim - offsetof(struct object, clock));
+    victim->used = np_clock_of(slot);
+    __atomic_store_n(&victim->key, key, __ATOMIC_RELEASE);
+    return victim;
+}
+
+/* ---- locks ---- */
+
+static uint64_t slice_cycles(void) {
+    uint64_t cycles = np_arena->config.window_cycles / SLICES_PER_WINDOW;
+    return cycles > 0 ? cycles : 1;
+}
+
+/* Latest of the clocks that `clock` moves to while it lies inside a recent hold. */
+static uint64_t after_recent(const struct resource *resource, uint64_t clock) {
+    for (int moved = 1; moved;) {
+        moved = 0;
+        for (int i = 0; i < INTERVALS; i++) {
+            const struct interval *hold = &resource->recent[i];
+            if (clock >= hold->begin && clock < hold->end) {
+                clock = hold->end;
+                moved = 1;
+            }
+        }
+    }
+    return clock;
+}
+
+static uint64_t after_full_slices(const struct resource *resource, uint64_t clock) {
+    uint64_t width = slice_cycles();
+    uint64_t slice = clock / width;
+    while (slice >= resource->base && slice < resource->base + SLICES && resource->fill[slice % SLICES] >= width) {
+        slice++;
+        clock = slice * width;
+    }
+    return clock;
+}
+
+static void remember(struct resource *resource, uint64_t begin, uint64_t end) {
+    struct interval *oldest = &resource->recent[0];
+    for (int i = 0; i < INTERVALS; i++) {
+        struct interval *hold = &resource->recent[i];
+        if (hold->end != 0 && begin <= hold->end && end >= hold->begin) {
+            if (begin < hold->begin) hold->begin = begin;
+            if (end > hold->end) hold->end = end;
+            return;
+        }
+        if (hold->end < oldest->end) oldest = hold;
+    }
+    *oldest = (struct interval){begin, end};
+}
+
+static void advance_base(struct resource *resource, uint64_t slice) {
+    if (slice < resource->base + SLICES) return;
+    uint64_t base = slice - SLICES + 1;
+    uint64_t clear = base - resource->base;
+    if (clear >= SLICES) {
+        memset(resource->fill, 0, sizeof resource->fill);
+    } else {
+        for (uint64_t i = 0; i < clear; i++) resource->fill[(resource->base + i) % SLICES] = 0;
+    }
+    resource->base = base;
+}
+
+/* Books a hold that ran from `begin` to `end`; how much later it would have ended had it waited for room. */
+static uint64_t book(struct resource *resource, uint64_t begin, uint64_t end) {
+    uint64_t width = slice_cycles(), left = end - begin, slice = begin / width, last = slice;
+    advance_base(resource, end / width);
+    if (left >= width * SLICES || slice < resource->base) return 0; /* longer or older than what is kept */
+    while (left > 0) {
+        advance_base(resource, slice);
+        uint32_t *fill = &resource->fill[slice % SLICES];
+        uint64_t room = *fill < width ? width - *fill : 0;
+        uint64_t part = room < left ? room : left;
+        *fill += (uint32_t)part;
+        left -= part;
+        last = slice++;
+    }
+    if (last <= end / width) return 0;
+    uint64_t done = last * width + resource->fill[last % SLICES];
+    return done > end ? done - end : 0;
+}
+
+/* Clock until which readers hold the lock at `clock`. */
+static uint64_t after_readers(struct np_slot *slot, uintptr_t address, uint64_t clock) {
+    struct object *readers = take(slot, NP_OBJECT_READERS, address, false);
+    if (readers == NULL) return clock;
+    clock = after_recent(&readers->resource, clock);
+    leave(readers);
+    return clock;
+}
+
+void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
+    struct object *object = take(slot, NP_OBJECT_LOCK, address, true);
+    if (object == NULL) return;
+    struct resource *resource = &object->resource;
+    if (resource->owner == slot->thread_index + 1 && resource->depth > 0) {
+        resource->depth++;
+        leave(object);
+        return;
+    }
+    np_share_charge(slot);
+    uint64_t clock = np_clock_of(slot), free_at = clock, before;
+    do {
+        before = free_at;
+        free_at = after_full_slices(resource, after_recent(resource, free_at));
+        if (kind == NP_SYNC_RWLOCK) free_at = after_readers(slot, address, free_at);
+    } while (free_at != before);
+    resource->owner = slot->thread_index + 1;
+    resource->depth = 1;
+    resource->hold_begin = free_at;
+    leave(object);
+    np_clock_wait_until(slot, free_at, kind, address);
+    np_clock_advance(slot, NP_LOCK_CYCLES);
+}
+
+bool np_lock_is_mine(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
+    if (object == NULL) return false;
+    bool mine = object->resource.owner == slot->thread_index + 1;
+    leave(object);
+    return mine;
+}
+
+void np_lock_releasing(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
+    np_share_charge(slot);
+    struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
+    if (object == NULL) return;
+    struct resource *resource = &object->resource;
+    if (resource->owner != slot->thread_index + 1 || --resource->depth > 0) {
+        leave(object);
+        return;
+    }
+    uint64_t begin = resource->hold_begin, end = np_clock_of(slot);
+    if (end <= begin) end = begin + 1;
+    uint64_t late = book(resource, begin, end);
+    remember(resource, begin + late, end + late);
+    resource->owner = 0;
+    leave(object);
+    if (late > 0) np_clock_wait_until(slot, end + late, kind, address);
+}
+
+/* Read holds of this thread that are open: readers share, so an object cannot keep them. */
+#define READ_HOLDS 4
+NP_TLS struct {
+    uintptr_t address;
+    uint64_t begin;
+} read_holds[READ_HOLDS];
+
+void np_read_lock_acquired(struct np_slot *slot, uintptr_t address) {
+    np_share_charge(slot);
+    uint64_t free_at = np_clock_of(slot);
+    struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
+    if (object != NULL) {
+        free_at = after_recent(&object->resource, free_at);
+        leave(object);
+    }
+    np_clock_wait_until(slot, free_at, NP_SYNC_RWLOCK, address);
+    for (int i = 0; i < READ_HOLDS; i++) {
+        if (read_holds[i].address != 0) continue;
+        read_holds[i].address = address;
+        read_holds[i].begin = np_clock_of(slot);
+        break;
+    }
+    np_clock_advance(slot, NP_LOCK_CYCLES);
+}
+
+void np_read_lock_releasing(struct np_slot *slot, uintptr_t address) {
+    np_share_charge(slot);
+    for (int i = 0; i < READ_HOLDS; i++) {
+        if (read_holds[i].address != address) continue;
+        read_holds[i].address = 0;
+        struct object *object = take(slot, NP_OBJECT_READERS, address, true);
+        if (object == NULL) return;
+        remember(&object->resource, read_holds[i].begin, np_clock_of(slot));
+        leave(object);
+        return;
+    }
+}
+
+/* ---- condition variables ---- */
+
+uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_COND, address, true);
+    if (object == NULL) return UINT64_MAX;
+    object->condition.waiters++;
+    uint64_t ticket = object->condition.generation;
+    leave(object);
+    return ticket;
+}
+
+uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken) {
+    if (ticket == UINT64_MAX) return 0;
+    struct object *object = take(slot, NP_OBJECT_COND, address, false);
+    if (object == NULL) return 0;
+    struct condition *condition = &object->condition;
+    uint64_t clock = 0;
+    if (condition->waiters > 0) condition->waiters--;
+    if (woken && condition->generation != ticket) {
+        clock = condition->broadcast_clock;
+    } else if (woken && condition->count > 0) {
+        clock = condition->signals[condition->head];
+        condition->head = (condition->head + 1) % TOKENS;
+        condition->count--;
+    }
+    if (condition->waiters == 0) condition->count = 0;
+    leave(object);
+    return clock;
+}
+
+void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
+    np_share_charge(slot);
+    struct object *object = take(slot, NP_OBJECT_COND, address, false);
+    if (object == NULL) return;
+    struct condition *condition = &object->condition;
+    uint64_t clock = np_clock_of(slot);
+    if (all) {
+        condition->generation++;
+        condition->broadcast_clock = clock;
+        condition->count = 0;
+    } else if (condition->waiters > condition->count && condition->count < TOKENS) {
+        condition->signals[(condition->head + condition->count) % TOKENS] = clock;
+        condition->count++;
+    }
+    leave(object);
+}
+
+/* ---- semaphores ---- */
+
+void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial) {
+    struct object *object = take(slot, NP_OBJECT_SEM, address, true);
+    if (object == NULL) return;
+    object->semaphore = (struct semaphore){.initial = initial};
+    leave(object);
+}
+
+void np_sem_posted(struct np_slot *slot, uintptr_t address) {
+    np_share_charge(slot);
+    struct object *object = take(slot, NP_OBJECT_SEM, address, true);
+    if (object == NULL) return;
+    struct semaphore *semaphore = &object->semaphore;
+    if (semaphore->count == TOKENS) { /* an older clock for a younger token: errs towards no wait */
+        semaphore->posts[(semaphore->head + TOKENS - 1) % TOKENS].tokens++;
+    } else {
+        uint32_t at = (semaphore->head + semaphore->count++) % TOKENS;
+        semaphore->posts[at].clock = np_clock_of(slot);
+        semaphore->posts[at].tokens = 1;
+    }
+    leave(object);
+}
+
+uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_SEM, address, false);
+    if (object == NULL) return 0;
+    struct semaphore *semaphore = &object->semaphore;
+    uint64_t clock = 0;
+    if (semaphore->initial > 0) {
+        semaphore->initial--;
+    } else if (semaphore->count > 0) {
+        clock = semaphore->posts[semaphore->head].clock;
+        if (--semaphore->posts[semaphore->head].tokens == 0) {
+            semaphore->head = (semaphore->head + 1) % TOKENS;
+            semaphore->count--;
+        }
+    }
+    leave(object);
+    return clock;
+}
+
+/* ---- barriers ---- */
+
+void np_barrier_reset(struct np_slot *slot, uintptr_t address, uint32_t count) {
+    struct object *object = take(slot, NP_OBJECT_BARRIER, address, true);
+    if (object == NULL) return;
+    object->barrier = (struct barrier){.parties = count};
+    leave(object);
+}
+
+uint64_t np_barrier_arrive(struct np_slot *slot, uintptr_t address) {
+    np_share_charge(slot);
+    struct object *object = take(slot, NP_OBJECT_BARRIER, address, true);
+    if (object == NULL) return UINT64_MAX;
+    struct barrier *barrier = &object->barrier;
+    uint64_t round = barrier->round, clock = np_clock_of(slot);
+    uint64_t *latest = &barrier->latest[round % 4];
+    if (barrier->arrived++ == 0 || clock > *latest) *latest = clock;
+    if (barrier->arrived == barrier->parties) {
+        barrier->arrived = 0;
+        barrier->round++;
+    }
+    leave(object);
+    return round;
+}
+
+uint64_t np_barrier_leave(struct np_slot *slot, uintptr_t address, uint64_t round) {
+    if (round == UINT64_MAX) return 0;
+    struct object *object = take(slot, NP_OBJECT_BARRIER, address, false);
+    if (object == NULL) return 0;
+    struct barrier *barrier = &object->barrier;
+    if (barrier->round == round) { /* number of parties not known: the first to leave ends the round */
+        barrier->round++;
+        barrier->arrived = 0;
+    }
+    uint64_t clock = barrier->round - round < 4 ? barrier->latest[round % 4] : 0;
+    leave(object);
+    return clock;
+}
+
+/* ---- single clocks ---- */
+
+void np_event_set(struct np_slot *slot, enum np_object_kind kind, uintptr_t address, uint64_t clock) {
+    struct object *object = take(slot, kind, address, true);
+    if (object == NULL) return;
+    object->clock = clock;
+    leave(object);
+}
+
+uint64_t np_event_get(struct np_slot *slot, enum np_object_kind kind, uintptr_t address) {
+    struct object *object = take(slot, kind, address, false);
+    if (object == NULL) return 0;
+    uint64_t clock = object->clock;
+    leave(object);
+    return clock;
+}

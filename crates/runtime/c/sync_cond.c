@@ -1,0 +1,118 @@
+/* sync_cond.c: clocks at condition variables (pthread and C11).
+ *
+ * The waiter gives the mutex back at the start and takes it again at the end, in program time as in the real one; in between it is
+ * blocked, and leaves at the clock of the signal that woke it. A wait that nobody signalled (spurious) leaves at its own clock;
+ * one that timed out, at its deadline.
+ */
+#define _GNU_SOURCE
+#include "vtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <threads.h>
+
+/* x86-64's glibc has two generations of these functions under one name, and plain dlsym may find the one without clocks. */
+static void *real_cond(const char *name) {
+    void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+    return found != NULL ? found : np_real(name);
+}
+#define NP_REAL_COND(name)                                                                    \
+    ({                                                                                        \
+        static __typeof__(&name) real_;                                                       \
+        if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))real_cond(#name);          \
+        real_;                                                                                \
+    })
+
+uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {
+    struct timespec now;
+    int saved = errno;
+    if (absolute == NULL || clock_gettime(clock_id, &now) != 0) {
+        errno = saved;
+        return 0;
+    }
+    int64_t ns = (int64_t)(absolute->tv_sec - now.tv_sec) * 1000000000 + (absolute->tv_nsec - now.tv_nsec);
+    return ns > 0 ? np_cycles_of_ns((uint64_t)ns) : 0;
+}
+
+struct wait {
+    struct np_slot *slot;
+    uintptr_t condition, mutex;
+    uint64_t ticket;
+    uint64_t deadline_clock; /* 0: none */
+};
+
+static struct wait begin(struct np_slot *slot, void *condition, void *mutex, uint64_t timeout_cycles) {
+    struct wait wait = {slot, (uintptr_t)condition, (uintptr_t)mutex, 0, 0};
+    np_lock_releasing(slot, wait.mutex, NP_SYNC_MUTEX);
+    if (timeout_cycles != 0) wait.deadline_clock = np_clock_of(slot) + timeout_cycles;
+    wait.ticket = np_cond_begin(slot, wait.condition);
+    np_block_begin(slot);
+    return wait;
+}
+
+static int end(struct wait *wait, int result) {
+    struct np_slot *slot = wait->slot;
+    uint64_t clock = np_cond_end(slot, wait->condition, wait->ticket, result == 0);
+    np_clock_wait_until(slot, clock, NP_SYNC_COND, wait->condition);
+    if (result == ETIMEDOUT && wait->deadline_clock > np_clock_of(slot))
+        np_clock_sleep(slot, wait->deadline_clock - np_clock_of(slot), NP_SYNC_COND, wait->condition);
+    np_block_end(slot);
+    np_lock_acquired(slot, wait->mutex, NP_SYNC_MUTEX);
+    return result;
+}
+
+NP_EXPORT int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL_COND(pthread_cond_wait)(condition, mutex);
+    struct wait wait = begin(slot, condition, mutex, 0);
+    return end(&wait, NP_REAL_COND(pthread_cond_wait)(condition, mutex));
+}
+
+NP_EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                                     const struct timespec *restrict deadline) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline);
+    /* Which clock the deadline is on is an attribute, which glibc keeps as bit 1 of this word. */
+    bool monotonic = (condition->__data.__wrefs & 2) != 0;
+    uint64_t cycles = np_cycles_until(monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, deadline);
+    struct wait wait = begin(slot, condition, mutex, cycles);
+    return end(&wait, NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline));
+}
+
+NP_EXPORT int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock_id,
+                                     const struct timespec *restrict deadline) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
+    struct wait wait = begin(slot, condition, mutex, np_cycles_until(clock_id, deadline));
+    return end(&wait, NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline));
+}
+
+NP_EXPORT int pthread_cond_signal(pthread_cond_t *condition) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot != NULL) np_cond_notify(slot, (uintptr_t)condition, false);
+    return NP_REAL_COND(pthread_cond_signal)(condition);
+}
+
+NP_EXPORT int pthread_cond_broadcast(pthread_cond_t *condition) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot != NULL) np_cond_notify(slot, (uintptr_t)condition, true);
+    return NP_REAL_COND(pthread_cond_broadcast)(condition);
+}
+
+/* glibc's C11 condition variables are its pthread ones, called inside the library where no hook sees it. */
+NP_EXPORT int cnd_wait(cnd_t *condition, mtx_t *mutex) {
+    return pthread_cond_wait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex) == 0 ? thrd_success : thrd_error;
+}
+
+NP_EXPORT int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict deadline) {
+    int result = pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, deadline);
+    return result == 0 ? thrd_success : result == ETIMEDOUT ? thrd_timedout : thrd_error;
+}
+
+NP_EXPORT int cnd_signal(cnd_t *condition) {
+    return pthread_cond_signal((pthread_cond_t *)condition) == 0 ? thrd_success : thrd_error;
+}
+
+NP_EXPORT int cnd_broadcast(cnd_t *condition) {
+    return pthread_cond_broadcast((pthread_cond_t *)condition) == 0 ? thrd_success : thrd_error;
+}

@@ -1,0 +1,460 @@
+/* vtime.c: the program clock of each thread, and the window that keeps clocks together. The rules: docs/virtual-time.md.
+ *
+ * A clock is computed, never stored: np_clock_of(slot). Others read it racily, which is harmless: each of its two fields only
+ * grows, and every decision taken from it is checked again.
+ *
+ * The window: a thread whose clock is more than config.window_cycles ahead of the slowest running thread sleeps in host time.
+ * It tells the slowest thread at which clock that is over (by lowering its next_throttle), and the slowest wakes it there; every
+ * sleep also ends by itself after SLEEP_NS, so a lost wake-up costs milliseconds and never a deadlock. Threads in known
+ * waits (np_block_begin) are left out; one that makes no progress for a reason that nobody saw is found by watch().
+ */
+#define _GNU_SOURCE
+#include "vtime.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define SLEEP_NS 2000000       /* longest sleep before a throttled thread looks around by itself */
+#define FIRST_SLEEP_NS 250000  /* the same for the sleeper that is next in line: the slowest may run in a loop without calls to us */
+#define STALL_NS 3000000       /* without progress for this long a laggard is looked at in /proc */
+#define STALL_CPU_NS 5000000   /* CPU time without progress: it computes in code that is not instrumented */
+#define STALL_WAIT_NS 200000000 /* runnable but without CPU for this long: the host is too busy, go on without it */
+
+uint32_t np_cycles_per_access_q8;
+static uint32_t host_cpus;
+
+uint64_t np_monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+uint64_t np_cycles_of_ns(uint64_t ns) {
+    return (uint64_t)((unsigned __int128)ns * np_arena->config.clock_khz / 1000000u);
+}
+
+uint64_t np_stamp_clock(const struct np_slot *slot) {
+    return np_vtime_on() ? np_clock_of(slot) : np_order();
+}
+
+/* Other threads read stall_cycles at any time: a plain store of the word, never torn. */
+static void add_stall(struct np_slot *slot, uint64_t cycles) {
+    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + cycles, __ATOMIC_RELAXED);
+}
+
+void np_clock_advance(struct np_slot *slot, uint64_t cycles) {
+    add_stall(slot, cycles);
+}
+
+/* Running threads of one virtual CPU take turns: with n of them, work takes n times as long. */
+void np_share_charge(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    uint64_t clock = np_clock_of(slot);
+    uint32_t load = vt->on_cpu ? __atomic_load_n(&np_arena->cpu_load[slot->cpu], __ATOMIC_RELAXED) : 1;
+    if (load > 1 && clock > vt->share_clock) add_stall(slot, (clock - vt->share_clock) * (load - 1));
+    vt->share_clock = np_clock_of(slot);
+}
+
+static void record_sync(struct np_slot *slot, uint64_t begin, enum np_sync_kind kind, uint64_t object) {
+    uint64_t *record = np_begin(slot, NP_REC_SYNC, object & 0xffffffffffffull, 4, np_order());
+    if (record == NULL) return;
+    record[2] = kind;
+    record[3] = begin;
+    np_commit(slot, 4);
+}
+
+static uint64_t move_clock(struct np_slot *slot, uint64_t clock, enum np_sync_kind kind, uint64_t object) {
+    np_share_charge(slot);
+    uint64_t begin = np_clock_of(slot);
+    if (clock <= begin) return 0;
+    add_stall(slot, clock - begin);
+    np_vt(slot)->share_clock = clock;
+    if (clock - begin >= NP_SYNC_RECORD_MIN_CYCLES) record_sync(slot, begin, kind, object);
+    return clock - begin;
+}
+
+void np_clock_wait_until(struct np_slot *slot, uint64_t clock, enum np_sync_kind kind, uint64_t object) {
+    if (!np_vtime_on()) return;
+    slot->wait_cycles += move_clock(slot, clock, kind, object);
+}
+
+void np_clock_sleep(struct np_slot *slot, uint64_t cycles, enum np_sync_kind kind, uint64_t object) {
+    if (!np_vtime_on() || cycles == 0) return;
+    np_share_charge(slot);
+    move_clock(slot, np_clock_of(slot) + cycles, kind, object);
+}
+
+/* ---- looking at the other threads ---- */
+
+static struct np_slot *slot_at(uint64_t index) {
+    return (struct np_slot *)((char *)np_arena + np_arena->slots_offset + index * np_arena->slot_bytes);
+}
+
+static uint64_t slots_used(void) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    return high < np_arena->slot_count ? high : np_arena->slot_count;
+}
+
+/* A thread whose clock the others have to respect. */
+static bool counts(const struct np_slot *slot, uint64_t clock) {
+    return __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE &&
+           __atomic_load_n(&slot->run_state, __ATOMIC_ACQUIRE) == NP_RUN_RUNNING && np_vt(slot)->started &&
+           __atomic_load_n(&np_vt(slot)->stalled_clock, __ATOMIC_RELAXED) != clock + 1;
+}
+
+struct view {
+    uint64_t slowest_clock; /* UINT64_MAX: nobody runs */
+    struct np_slot *slowest;
+    uint32_t awake; /* running and not asleep for the window */
+};
+
+static uint64_t window(void) {
+    uint32_t cycles = np_arena->config.window_cycles;
+    return cycles > 64 ? cycles : 64;
+}
+
+static struct view look(const struct np_slot *except) {
+    struct view view = {UINT64_MAX, NULL, 0};
+    struct np_slot *fastest = NULL;
+    uint64_t used = slots_used(), fastest_clock = 0;
+    for (uint64_t i = 0; i < used; i++) {
+        struct np_slot *slot = slot_at(i);
+        uint64_t clock = np_clock_of(slot);
+        if (slot == except || !counts(slot, clock)) continue;
+        if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1) {
+            view.awake++;
+            if (clock > fastest_clock) {
+                fastest = slot;
+                fastest_clock = clock;
+            }
+        }
+        if (clock < view.slowest_clock) {
+            view.slowest_clock = clock;
+            view.slowest = slot;
+        }
+    }
+    if (fastest != NULL && fastest_clock - view.slowest_clock > window()) np_filter_poke(fastest);
+    return view;
+}
+
+/* How far inside the window a sleeper must be before it is worth waking. Most of the window, so that it then runs for long;
+ * nearly nothing of it while host CPUs are idle. */
+static uint64_t slack(uint32_t awake) {
+    return awake < host_cpus ? window() / 16 : window() / 4;
+}
+
+static void poke(struct np_slot *slowest, uint64_t clock) {
+    if (clock < __atomic_load_n(&slowest->next_throttle, __ATOMIC_RELAXED))
+        __atomic_store_n(&slowest->next_throttle, clock, __ATOMIC_RELAXED);
+}
+
+/* Wakes every sleeper that may go on, given what the caller saw, and tells the slowest thread when to do so for the rest. Returns the
+ * first of the rest. */
+static struct np_slot *release_sleepers(struct view view) {
+    uint64_t used = slots_used(), limit, next_need;
+    struct np_slot *best;
+    if (view.slowest == NULL) return NULL;
+    limit = view.slowest_clock + window();
+    for (;;) {
+        uint64_t best_clock = UINT64_MAX;
+        best = NULL;
+        for (uint64_t i = 0; i < used; i++) {
+            struct np_slot *slot = slot_at(i);
+            uint64_t clock = np_clock_of(slot);
+            if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1 || !counts(slot, clock)) continue;
+            if (clock < best_clock) {
+                best = slot;
+                best_clock = clock;
+            }
+        }
+        if (best == NULL) return NULL;
+        next_need = best_clock + slack(view.awake);
+        if (next_need > limit && best != view.slowest) break;
+        uint32_t asleep = 1;
+        if (__atomic_compare_exchange_n(&np_vt(best)->throttled, &asleep, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+            __atomic_fetch_add(&np_vt(best)->throttle_futex, 1, __ATOMIC_SEQ_CST);
+            np_sys6(SYS_futex, (long)&np_vt(best)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
+        }
+        view.awake++;
+    }
+    poke(view.slowest, next_need - window());
+    return best;
+}
+
+static bool sleepers(void) {
+    return __atomic_load_n(&np_arena->epoch_waiters, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* ---- laggards without progress ---- */
+
+static long read_proc(const struct np_slot *slot, const char *name, char *buffer, long size) {
+    char path[64];
+    char *at = path;
+    uint32_t numbers[2] = {slot->pid, slot->tid};
+    const char *parts[3] = {"/proc/", "/task/", "/"};
+    for (int i = 0; i < 3; i++) {
+        for (const char *c = parts[i]; *c; c++) *at++ = *c;
+        if (i == 2) break;
+        char digits[12];
+        int n = 0;
+        for (uint32_t value = numbers[i]; n == 0 || value > 0; value /= 10) digits[n++] = (char)('0' + value % 10);
+        while (n > 0) *at++ = digits[--n];
+    }
+    while (*name) *at++ = *name++;
+    *at = 0;
+    long fd = np_sys6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (fd < 0) return fd;
+    long got = np_sys6(SYS_read, fd, (long)buffer, size - 1, 0, 0, 0);
+    np_sys6(SYS_close, fd, 0, 0, 0, 0, 0);
+    if (got >= 0) buffer[got] = 0;
+    return got;
+}
+
+static uint64_t cpu_time_ns(const struct np_slot *slot) {
+    char text[96];
+    uint64_t value = 0;
+    if (read_proc(slot, "schedstat", text, sizeof text) <= 0) return 0;
+    for (const char *c = text; *c >= '0' && *c <= '9'; c++) value = value * 10 + (uint64_t)(*c - '0');
+    return value;
+}
+
+/* State letter of the thread, 0 if it is gone. */
+static char proc_state(const struct np_slot *slot) {
+    char text[512];
+    if (read_proc(slot, "stat", text, sizeof text) <= 0) return 0;
+    const char *close = strrchr(text, ')');
+    return close != NULL && close[1] == ' ' ? close[2] : 0;
+}
+
+/* Called by a sleeper whose sleep timed out, for the thread that it waits for. */
+static void watch(struct np_slot *laggard) {
+    struct np_vtime_slot *vt = np_vt(laggard);
+    uint64_t clock = np_clock_of(laggard);
+    uint64_t now = np_monotonic_ns();
+    if (vt->throttled || vt->seen_clock != clock || vt->seen_ns == 0) {
+        vt->seen_clock = clock;
+        vt->seen_ns = now;
+        vt->seen_cpu_ns = cpu_time_ns(laggard);
+        return;
+    }
+    if (now - vt->seen_ns < STALL_NS) return;
+    char state = proc_state(laggard);
+    bool computes = state == 'R' && cpu_time_ns(laggard) - vt->seen_cpu_ns >= STALL_CPU_NS;
+    bool starved = state == 'R' && now - vt->seen_ns >= STALL_WAIT_NS;
+    if (state == 'R' && !computes && !starved) return;
+    __atomic_store_n(&vt->stalled_clock, clock + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);
+}
+
+/* Time passed for the others while this thread was out of sight (unseen wait, code without instrumentation, I/O): it is not
+ * allowed to come back further behind them than the window. */
+static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
+    if (slowest_clock == UINT64_MAX || slowest_clock < window()) return;
+    move_clock(slot, slowest_clock - window(), NP_SYNC_IO, 0);
+}
+
+/* ---- the window ---- */
+
+/* Sleeps until the slowest other thread has come near. */
+static void sleep_for_window(struct np_slot *slot, struct view view) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    uint64_t clock = np_clock_of(slot);
+    __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t ticket = __atomic_load_n(&vt->throttle_futex, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&vt->throttled, 1, __ATOMIC_SEQ_CST);
+        view = look(slot);
+        if (view.slowest == NULL || clock + slack(view.awake) <= view.slowest_clock + window()) break;
+        poke(view.slowest, clock + slack(view.awake) - window());
+        bool first = release_sleepers(view) == slot;
+        struct timespec timeout = {0, first ? FIRST_SLEEP_NS : SLEEP_NS};
+        long result = np_sys6(SYS_futex, (long)&vt->throttle_futex, FUTEX_WAIT, ticket, (long)&timeout, 0, 0);
+        if (result == -ETIMEDOUT) watch(view.slowest);
+        if (np_arena->state != NP_STATE_RUN) break;
+    }
+    __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+}
+
+/* True when the thread left its outermost blocking call by longjmp or an exception: the stack is above the call's frame. A signal
+ * handler that runs during the call is below it (or on another stack). */
+static bool escaped_block(const struct np_slot *slot) {
+    uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+    uint64_t block_sp = np_vt(slot)->block_sp;
+    bool own_stack = slot->stack_hi == 0 || (sp >= slot->stack_lo && sp < slot->stack_hi);
+    return own_stack && sp > block_sp;
+}
+
+static void run_again(struct np_slot *slot) {
+    np_vt(slot)->block_depth = 0;
+    np_cpu_wake(slot);
+    np_vt(slot)->share_clock = np_clock_of(slot);
+    __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+}
+
+static NP_COLD void throttle_slow(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (!vt->started || np_arena->state != NP_STATE_RUN) {
+        slot->next_throttle = np_clock_of(slot) + window();
+        return;
+    }
+    if (vt->block_depth > 0) {
+        if (!escaped_block(slot)) {
+            slot->next_throttle = np_clock_of(slot) + window();
+            return;
+        }
+        run_again(slot);
+    }
+    np_share_charge(slot);
+    struct view others = look(slot);
+    if (vt->stalled_clock != 0) {
+        __atomic_store_n(&vt->stalled_clock, 0, __ATOMIC_RELAXED);
+        catch_up(slot, others.slowest_clock);
+    }
+    uint64_t clock = np_clock_of(slot);
+    if (others.slowest != NULL && clock > others.slowest_clock && clock - others.slowest_clock > window()) {
+        sleep_for_window(slot, others);
+        others = look(slot);
+    }
+    uint64_t limit = (others.slowest == NULL ? clock : others.slowest_clock) + window();
+    uint64_t step = clock + window() / 16;
+    __atomic_store_n(&slot->next_throttle, limit > step ? limit : step, __ATOMIC_SEQ_CST);
+    if (sleepers()) {
+        struct view all = others;
+        all.awake++;
+        if (clock < all.slowest_clock) {
+            all.slowest_clock = clock;
+            all.slowest = slot;
+        }
+        release_sleepers(all);
+    }
+}
+
+void np_throttle(struct np_slot *slot) {
+    if (np_likely(np_clock_of(slot) < __atomic_load_n(&slot->next_throttle, __ATOMIC_RELAXED)) || !np_vtime_on()) return;
+    int saved = errno;
+    throttle_slow(slot);
+    errno = saved;
+}
+
+/* ---- known waits ---- */
+
+/* The thread counts no longer: whoever sleeps for it may go on. */
+static void leave_running(struct np_slot *slot) {
+    np_share_charge(slot);
+    __atomic_store_n(&slot->run_state, NP_RUN_BLOCKED, __ATOMIC_SEQ_CST);
+    np_cpu_leave(slot);
+    if (sleepers()) release_sleepers(look(slot));
+}
+
+void np_block_begin(struct np_slot *slot) {
+    if (!np_vtime_on()) return;
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (vt->block_depth > 0 && escaped_block(slot)) run_again(slot);
+    if (vt->block_depth++ > 0) return;
+    vt->block_sp = (uintptr_t)__builtin_frame_address(0);
+    __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+    leave_running(slot);
+}
+
+void np_block_end(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (!np_vtime_on() || vt->block_depth == 0) return;
+    if (vt->block_depth > 1) {
+        vt->block_depth--;
+        return;
+    }
+    run_again(slot);
+}
+
+void np_block_catch_up(struct np_slot *slot) {
+    if (np_vtime_on()) catch_up(slot, look(slot).slowest_clock);
+}
+
+uint32_t np_block_suspend(struct np_slot *slot) {
+    uint32_t depth = np_vt(slot)->block_depth;
+    if (depth > 0) run_again(slot);
+    return depth;
+}
+
+void np_block_resume(struct np_slot *slot, uint32_t depth) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (depth == 0 || vt->block_depth > 0) return;
+    vt->block_depth = depth;
+    vt->block_sp = UINT64_MAX; /* in a library's own loop, which nothing leaves by a jump */
+    __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+    leave_running(slot);
+}
+
+/* ---- threads ---- */
+
+static NP_COLD void count_host_cpus(void) {
+    uint64_t mask[128] = {0};
+    long bytes = np_sys6(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
+    uint32_t count = 0;
+    for (long i = 0; i < bytes / 8; i++) count += (uint32_t)__builtin_popcountll(mask[i]);
+    __atomic_store_n(&host_cpus, count > 0 ? count : 1, __ATOMIC_RELAXED);
+}
+
+void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
+    if (np_arena == NULL) return;
+    __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED);
+    if (!np_vtime_on()) return;
+    if (host_cpus == 0) count_host_cpus();
+    struct np_vtime_slot *vt = np_vt(slot);
+    memset(vt, 0, sizeof *vt);
+    uint64_t clock = np_clock_of(slot);
+    if (creator_clock > clock) add_stall(slot, creator_clock - clock);
+    vt->share_clock = np_clock_of(slot);
+    slot->next_throttle = 0;
+    np_cpu_start(slot);
+    vt->started = 1;
+    __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
+}
+
+void np_vtime_thread_end(struct np_slot *slot) {
+    if (!np_vtime_on() || !np_vt(slot)->started) return;
+    int saved = errno;
+    np_vt(slot)->block_depth = 0;
+    leave_running(slot);
+    np_vt(slot)->started = 0;
+    uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;
+    if (clock > np_shared_get(key)) np_shared_set(key, clock);
+    errno = saved;
+}
+
+/* ---- what a program may call (see docs/virtual-time.md) ---- */
+
+NP_EXPORT void numapilot_work(uint64_t cycles) {
+    struct np_slot *slot = np_vtime_self();
+    if (slot == NULL) return;
+    while (cycles > 0) {
+        uint64_t step = window() / 8;
+        if (step > cycles) step = cycles;
+        np_clock_advance(slot, step);
+        cycles -= step;
+        np_throttle(slot);
+    }
+}
+
+NP_EXPORT uint64_t numapilot_clock(void) {
+    struct np_slot *slot = np_arena != NULL ? np_self() : NULL;
+    if (slot == NULL) return 0;
+    if (np_vtime_on()) np_share_charge(slot);
+    return np_stamp_clock(slot);
+}
+
+NP_EXPORT void numapilot_mark(const char *text) {
+    struct np_slot *slot = np_arena != NULL && text != NULL ? np_self() : NULL;
+    if (slot == NULL) return;
+    size_t bytes = strnlen(text, 240);
+    unsigned words = 2 + (unsigned)((bytes + 7) / 8);
+    uint64_t *record = np_begin(slot, NP_REC_MARK, bytes, words, np_order());
+    if (record == NULL) return;
+    if (words > 2) record[words - 1] = 0;
+    memcpy(record + 2, text, bytes);
+    np_commit(slot, words);
+}

@@ -1,0 +1,150 @@
+/* vtime.h: what the files of virtual time share (vtime.c, cpus.c, sync_*.c, blocking*.c). np.h has what others call.
+ *
+ * docs/virtual-time.md states the rules that these files implement.
+ */
+#ifndef NUMAPILOT_VTIME_H
+#define NUMAPILOT_VTIME_H
+
+#include "np.h"
+
+#include <errno.h>
+#include <time.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Program cost of an uncontended lock operation, of an atomic's hand-over and of a yield: small, so that loops made only of
+ * them still move in program time. */
+#define NP_LOCK_CYCLES 20
+#define NP_YIELD_CYCLES 1000
+/* Waits shorter than this move the clock and are counted, but get no NP_REC_SYNC of their own. */
+#define NP_SYNC_RECORD_MIN_CYCLES 200
+
+/* This module's part of np_slot.scratch. Only the owner writes, except where said. */
+struct np_vtime_slot {
+    uint32_t block_depth;      /* np_block_begin calls that are open */
+    uint32_t throttle_futex;   /* bumped and woken by whoever lets this thread go on (shared) */
+    uint32_t throttled;        /* 1 while it sleeps for the window (read by others) */
+    uint32_t on_cpu;           /* 1 while counted in arena.cpu_load */
+    uint64_t block_sp;         /* stack pointer of the outermost open np_block_begin */
+    uint64_t share_clock;      /* clock up to which sharing of the virtual CPU has been charged */
+    uint64_t stalled_clock;    /* not 0: others found no progress at this clock; ignored while it stays there (written by others) */
+    uint64_t seen_clock;       /* what the last watcher saw, and when (written by others) */
+    uint64_t seen_ns;
+    uint64_t seen_cpu_ns;
+    uint64_t acquire_address;  /* last atomic load, to tell polling from reading */
+    uint64_t acquire_clock;
+    uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread */
+};
+_Static_assert(sizeof(struct np_vtime_slot) <= 256, "fits its part of scratch");
+
+static inline struct np_vtime_slot *np_vt(const struct np_slot *slot) {
+    return (struct np_vtime_slot *)(uintptr_t)(slot->scratch + NP_SCRATCH_VTIME);
+}
+
+/* True when clocks are virtual. */
+static inline bool np_vtime_on(void) {
+    return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT;
+}
+/* The caller's slot in a synchronisation hook; NULL: pass straight through. */
+static inline struct np_slot *np_vtime_self(void) {
+    return np_likely(np_vtime_on()) ? np_self() : NULL;
+}
+static inline struct np_slot *np_vtime_self_live(void) {
+    return np_likely(np_vtime_on()) ? np_self_if_live() : NULL;
+}
+
+/* System calls that no interposer sees and that leave errno alone: a negative result is -errno. */
+static inline long np_sys6(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    return x0;
+#endif
+}
+
+/* ---- vtime.c ---- */
+uint64_t np_monotonic_ns(void);
+uint64_t np_cycles_of_ns(uint64_t ns);
+/* After a wait outside the program (I/O): not further behind the running threads than the window. */
+void np_block_catch_up(struct np_slot *slot);
+/* As np_clock_wait_until, for time that passes by itself (sleeps, time-outs): not counted as waiting for others. */
+void np_clock_sleep(struct np_slot *slot, uint64_t cycles, enum np_sync_kind kind, uint64_t object);
+/* Takes the thread out of all its open blocks (a pool thread gets work inside one), and back into them. */
+uint32_t np_block_suspend(struct np_slot *slot);
+void np_block_resume(struct np_slot *slot, uint32_t depth);
+/* Charges the virtual CPU's other threads to this one's clock, for the work since the last call. */
+void np_share_charge(struct np_slot *slot);
+
+/* ---- cpus.c ---- */
+void np_cpu_start(struct np_slot *slot);
+void np_cpu_wake(struct np_slot *slot);
+void np_cpu_leave(struct np_slot *slot);
+
+/* ---- sync_clock.c: clocks of synchronisation objects, private to the process ---- */
+enum np_object_kind { NP_OBJECT_LOCK = 1, NP_OBJECT_READERS, NP_OBJECT_COND, NP_OBJECT_SEM, NP_OBJECT_BARRIER, NP_OBJECT_EVENT, NP_OBJECT_FUTEX };
+
+/* A lock was obtained (waits until nobody holds it in program time) / is about to be given back. Recursive holds nest. */
+void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind);
+void np_lock_releasing(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind);
+bool np_lock_is_mine(struct np_slot *slot, uintptr_t address);
+void np_read_lock_acquired(struct np_slot *slot, uintptr_t address);
+void np_read_lock_releasing(struct np_slot *slot, uintptr_t address);
+
+/* Condition variables: `begin` before the wait gives a ticket that `end` turns into the clock of the wake-up (0: none known). */
+uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address);
+uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken);
+void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
+
+/* Semaphores: tokens carry the clock of their post, first in, first out. */
+void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial);
+void np_sem_posted(struct np_slot *slot, uintptr_t address);
+uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address);
+
+/* Barriers: `arrive` gives the round, `leave` the latest arrival of that round. */
+void np_barrier_reset(struct np_slot *slot, uintptr_t address, uint32_t count);
+uint64_t np_barrier_arrive(struct np_slot *slot, uintptr_t address);
+uint64_t np_barrier_leave(struct np_slot *slot, uintptr_t address, uint64_t round);
+
+/* One clock under an address (0: none): end of a once routine, last wake of a futex. */
+void np_event_set(struct np_slot *slot, enum np_object_kind kind, uintptr_t address, uint64_t clock);
+uint64_t np_event_get(struct np_slot *slot, enum np_object_kind kind, uintptr_t address);
+
+/* The same in the arena, seen by every process of the recording. Keys are below 2^48 and tell their own name space. */
+#define NP_SHARED_PIPE 0x1000000000000000ull
+#define NP_SHARED_PROCESS 0x2000000000000000ull
+void np_shared_set(uint64_t key, uint64_t clock);
+uint64_t np_shared_get(uint64_t key);
+
+/* Deadline `absolute` on `clock_id`, in cycles from now; 0 if it has passed. */
+uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute);
+
+static inline void np_atomic_max(uint64_t *where, uint64_t value) {
+    uint64_t seen = __atomic_load_n(where, __ATOMIC_RELAXED);
+    while (seen < value && !__atomic_compare_exchange_n(where, &seen, value, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
+/* The real function behind an interposer of that name, looked up once per call site. */
+#define NP_REAL(name)                                                                    \
+    ({                                                                                   \
+        static __typeof__(&name) real_;                                                  \
+        if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))np_real(#name);       \
+        real_;                                                                           \
+    })
+
+#pragma GCC visibility pop
+#endif
