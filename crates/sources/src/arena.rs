@@ -256,7 +256,17 @@ impl Arena {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         // SAFETY: FUTEX_WAIT on a mapped, aligned word, with a timespec of our own. Shared between processes: not PRIVATE.
-        unsafe { libc::syscall(libc::SYS_futex, self.drain_futex().as_ptr(), libc::FUTEX_WAIT, seen, &time, ptr::null::<u32>(), 0) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.drain_futex().as_ptr(),
+                libc::FUTEX_WAIT,
+                seen,
+                &time,
+                ptr::null::<u32>(),
+                0,
+            )
+        };
     }
 
     /// Wakes a sleeping drainer from within this process.
@@ -270,7 +280,9 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of this length, to which no reference outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), usize::try_from(self.layout.arena_bytes).unwrap_or(usize::MAX)) };
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), usize::try_from(self.layout.arena_bytes).unwrap_or(usize::MAX))
+        };
     }
 }
 
@@ -373,6 +385,73 @@ impl Slot<'_> {
             atomic64(&raw mut (*self.at).producer.0.head).store(0, Ordering::Relaxed);
             atomic64(&raw mut (*self.at).consumer.0.tail).store(0, Ordering::Relaxed);
             atomic32(&raw mut (*self.at).identity.0.state).store(wire::SLOT_FREE, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod producer {
+    //! The program's side of the arena, for tests: what ring.c and core.c do.
+
+    use super::*;
+
+    impl Arena {
+        pub(crate) fn test_raise_slots_used(&self, count: u32) {
+            // SAFETY: a field of the mapped header, naturally aligned.
+            unsafe { atomic64(&raw mut (*self.header()).epoch.0.slots_high) }
+                .fetch_max(count.into(), Ordering::Release);
+        }
+
+        pub(crate) fn test_state(&self) -> u32 {
+            // SAFETY: as above.
+            unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.load(Ordering::Acquire)
+        }
+    }
+
+    impl Slot<'_> {
+        pub(crate) fn test_claim(&self, pid: u32) {
+            // SAFETY: fields of a slot inside the mapping, naturally aligned; likewise below.
+            unsafe {
+                atomic64(&raw mut (*self.at).producer.0.head).store(0, Ordering::Relaxed);
+                atomic64(&raw mut (*self.at).consumer.0.tail).store(0, Ordering::Relaxed);
+            }
+            self.test_set_owner(pid);
+            self.test_set_state(wire::SLOT_LIVE);
+        }
+
+        pub(crate) fn test_set_owner(&self, pid: u32) {
+            // SAFETY: as above.
+            unsafe {
+                atomic32(&raw mut (*self.at).identity.0.pid).store(pid, Ordering::Relaxed);
+                atomic32(&raw mut (*self.at).identity.0.tid).store(pid, Ordering::Relaxed);
+            }
+        }
+
+        pub(crate) fn test_set_state(&self, state: u32) {
+            // SAFETY: as above.
+            unsafe { atomic32(&raw mut (*self.at).identity.0.state) }.store(state, Ordering::Release);
+        }
+
+        pub(crate) fn test_set_head(&self, head: u64) {
+            // SAFETY: as above.
+            unsafe { atomic64(&raw mut (*self.at).producer.0.head) }.store(head, Ordering::Release);
+        }
+
+        pub(crate) fn test_tail(&self) -> u64 {
+            // SAFETY: as above.
+            unsafe { atomic64(&raw mut (*self.at).consumer.0.tail) }.load(Ordering::Acquire)
+        }
+
+        /// Writes `words` at ring position `head`; they must not cross the ring's edge.
+        pub(crate) fn test_write(&self, head: u64, words: &[u64]) {
+            let layout = self.arena.layout;
+            let at = usize::try_from(head & u64::from(layout.ring_bytes - 1)).unwrap();
+            assert!(at + words.len() * 8 <= layout.ring_bytes as usize);
+            // SAFETY: checked to lie inside the ring, which lies inside the mapping.
+            unsafe {
+                let ring = self.at.cast::<u8>().add(layout.ring_offset as usize + at);
+                ptr::copy_nonoverlapping(words.as_ptr().cast(), ring, words.len() * 8);
+            }
         }
     }
 }

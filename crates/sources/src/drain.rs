@@ -308,3 +308,6 @@ fn is_gone(pid: u32, tid: u32) -> bool {
     let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
     result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,7 +81,9 @@ pub enum SourceError {
         remedy: String,
     },
     /// The preload library could not be put in place.
-    #[error("cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is")]
+    #[error(
+        "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
+    )]
     Runtime {
         /// What the runtime crate said.
         reason: String,

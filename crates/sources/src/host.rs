@@ -41,7 +41,9 @@ pub struct Host {
 impl Host {
     /// Reads them; what cannot be read is empty or 0.
     pub fn read() -> Host {
-        let first_line = |path: &str| fs::read_to_string(path).map(|t| t.lines().next().unwrap_or("").to_owned()).unwrap_or_default();
+        let first_line = |path: &str| {
+            fs::read_to_string(path).map(|t| t.lines().next().unwrap_or("").to_owned()).unwrap_or_default()
+        };
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpu_model = cpuinfo
             .lines()
@@ -57,7 +59,10 @@ impl Host {
             cpu_model,
             cpu_count: u32::try_from(online).unwrap_or(0),
             page_bytes: u64::try_from(page).unwrap_or(0),
-            transparent_hugepages: thp.split_once('[').and_then(|(_, r)| r.split_once(']')).map(|(word, _)| word.to_owned()),
+            transparent_hugepages: thp
+                .split_once('[')
+                .and_then(|(_, r)| r.split_once(']'))
+                .map(|(word, _)| word.to_owned()),
             variables: VARIABLES
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))

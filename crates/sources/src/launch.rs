@@ -8,13 +8,13 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use crate::engine::Target;
 use crate::error::SourceError;
+use crate::library::loader_can_take;
 use crate::signals::Blocked;
 use crate::signals::Guard;
 
@@ -65,7 +65,8 @@ pub struct Launch<'a> {
 }
 
 /// Variables of OpenMP runtimes that say how idle threads wait, and our choice for each where the user made none in any of them.
-const PASSIVE_WAITS: [(&str, &str); 3] = [("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "0"), ("KMP_BLOCKTIME", "0")];
+const PASSIVE_WAITS: [(&str, &str); 3] =
+    [("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "0"), ("KMP_BLOCKTIME", "0")];
 
 /// A started program.
 #[derive(Debug)]
@@ -127,7 +128,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
 /// Our library first, then what the user preloads (an allocator, say), from the additions or the environment.
 fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
     let ours = launch.preload.as_os_str();
-    if ours.as_bytes().iter().any(|b| matches!(b, b':' | b' ' | b'\t' | b'\n')) {
+    if !loader_can_take(launch.preload) {
         let reason = format!("the loader cannot take {} because of the blank or colon in it", launch.preload.display());
         return Err(SourceError::Runtime { reason });
     }
@@ -147,7 +148,11 @@ fn become_subreaper() -> Result<(), SourceError> {
         return Ok(());
     }
     let source = io::Error::last_os_error();
-    Err(SourceError::System { what: "cannot become the reaper of orphaned processes", source, remedy: "Linux 3.4 or later is needed" })
+    Err(SourceError::System {
+        what: "cannot become the reaper of orphaned processes",
+        source,
+        remedy: "Linux 3.4 or later is needed",
+    })
 }
 
 /// This process's children now. `None` where the kernel does not list them (CONFIG_PROC_CHILDREN).
@@ -157,7 +162,7 @@ fn children() -> Option<Vec<i32>> {
         match fs::read_to_string(task.path().join("children")) {
             Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
             // A thread that ended meanwhile has no children either; a kernel that cannot list them lacks even our own file.
-            Err(_) if std::path::Path::new("/proc/thread-self/children").exists() => {}
+            Err(_) if Path::new("/proc/thread-self/children").exists() => {}
             Err(_) => return None,
         }
     }

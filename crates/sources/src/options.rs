@@ -189,18 +189,28 @@ impl<'a> RecordOptions<'a> {
     /// # Errors
     /// The first option out of its range, with the range.
     pub fn check(&self) -> Result<(), SourceError> {
-        let bad = |option, reason: String, remedy: &str| Err(SourceError::Option { option, reason, remedy: remedy.to_owned() });
+        let bad = |option, reason: String, remedy: &str| {
+            Err(SourceError::Option { option, reason, remedy: remedy.to_owned() })
+        };
         if self.command.is_empty() {
             return Err(SourceError::NoCommand);
         }
         if self.output.file_name().is_none() {
-            return bad("--output", format!("{} names no folder", self.output.display()), "give a name such as run.numatrace");
+            return bad(
+                "--output",
+                format!("{} names no folder", self.output.display()),
+                "give a name such as run.numatrace",
+            );
         }
         if !(1..=128).contains(&self.max_stack_depth) {
             return bad("--max-stack", format!("{} frames", self.max_stack_depth), "use 1 to 128");
         }
         if !self.ring_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(&self.ring_bytes) {
-            return bad("--ring-size", format!("{} bytes", self.ring_bytes), "use a power of two from 64 KiB to 64 MiB");
+            return bad(
+                "--ring-size",
+                format!("{} bytes", self.ring_bytes),
+                "use a power of two from 64 KiB to 64 MiB",
+            );
         }
         if !(1..=4096).contains(&self.slots) {
             return bad("--max-threads", format!("{}", self.slots), "use 1 to 4096");
@@ -219,7 +229,8 @@ impl<'a> RecordOptions<'a> {
         }
         for (name, value) in &self.environment {
             let bytes = name.as_encoded_bytes();
-            if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_encoded_bytes().contains(&0) {
+            if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_encoded_bytes().contains(&0)
+            {
                 return bad("--env", format!("{} cannot be a variable's name", name.display()), "write NAME=VALUE");
             }
         }

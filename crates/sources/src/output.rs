@@ -71,7 +71,8 @@ fn is_trace(path: &Path) -> bool {
 }
 
 fn is_empty_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|m| m.is_dir()) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+    fs::symlink_metadata(path).is_ok_and(|m| m.is_dir())
+        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::launch::Exit;
 use crate::launch::Launch;
 use crate::launch::Program;
 use crate::launch::Standing;
+use crate::library;
 use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -123,12 +124,12 @@ pub struct Recording {
 /// are in [`Recording::stopped`] and [`Recording::notes`].
 pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> {
     options.check()?;
-    let progress = options.progress.take();
+    let listener = options.progress.take();
     let options = options;
     let target = resolve_target(&options.command)?;
     let selection = select(options.engine, &target, &options.command)?;
     let start = HostInstant::now();
-    let preload = tracker()?;
+    let library = library::unpacked()?;
     let host_khz = start.calibrate(CALIBRATION);
     let simulated = simulate(&options, selection.engine, host_khz)?;
     let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
@@ -148,18 +149,29 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let launch = Launch {
         target: &target,
         command: &options.command,
-        preload: &preload,
+        preload: &library.tracker,
         arena: &arena.path(),
         environment: &options.environment,
         passive_waits: selection.engine == Engine::Instrument,
     };
     let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
     let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
-    let cycles_per_access_q8 = if selection.engine == Engine::Instrument { simulated.config.cycles_per_access_q8 } else { 0 };
+    let cycles_per_access_q8 =
+        if selection.engine == Engine::Instrument { simulated.config.cycles_per_access_q8 } else { 0 };
     let totals = Totals::default();
     let done = AtomicBool::new(false);
     let began = Instant::now();
-    let mut watch = Watch { program, arena: &arena, guard: &guard, totals: &totals, clock, began, daemons_since: None, stopped: None };
+    let mut watch = Watch {
+        listener,
+        program,
+        arena: &arena,
+        guard: &guard,
+        totals: &totals,
+        clock,
+        began,
+        daemons_since: None,
+        stopped: None,
+    };
     let (files, failure) = thread::scope(|scope| {
         let drainer = Drainer::new(&arena, files, &totals, cycles_per_access_q8);
         let drainer = thread::Builder::new().name("drain".to_owned()).spawn_scoped(scope, || drainer.run(&done));
@@ -168,7 +180,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
             // Without a drainer nothing is recorded; the program runs on, and is waited for.
             Err(source) => return Err(give_up(&mut watch, &options, source)),
         };
-        watch.until_end(&options, progress);
+        watch.until_end(&options);
         done.store(true, Ordering::Release);
         arena.wake();
         drainer.join().map_err(|_| SourceError::System {
@@ -178,6 +190,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         })
     })?;
     let wall_time = began.elapsed();
+    watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
     recording.notes.splice(0..0, simulated.notes);
     // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
@@ -192,14 +205,9 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     Ok(recording)
 }
 
-/// The tracker library, unpacked.
-fn tracker() -> Result<PathBuf, SourceError> {
-    std::env::var_os("NUMAPILOT_TRACKER_TEMPORARY").map(PathBuf::from).ok_or(SourceError::Runtime { reason: "none".to_owned() })
-}
-
-fn give_up(watch: &mut Watch<'_>, options: &RecordOptions<'_>, source: std::io::Error) -> SourceError {
+fn give_up(watch: &mut Watch<'_, '_>, options: &RecordOptions<'_>, source: std::io::Error) -> SourceError {
     watch.arena.stop();
-    watch.until_end(options, None);
+    watch.until_end(options);
     SourceError::System { what: "cannot start the draining thread", source, remedy: "raise `ulimit -u`" }
 }
 
@@ -211,7 +219,8 @@ struct Clock {
 }
 
 /// Looks after the running program.
-struct Watch<'a> {
+struct Watch<'a, 'p> {
+    listener: Option<&'p mut (dyn Progress + 'p)>,
     program: Program,
     arena: &'a Arena,
     guard: &'a Guard,
@@ -222,9 +231,9 @@ struct Watch<'a> {
     stopped: Option<StopReason>,
 }
 
-impl Watch<'_> {
+impl Watch<'_, '_> {
     /// Waits for the end of the recording: passes signals on, keeps limits, tells the progress.
-    fn until_end(&mut self, options: &RecordOptions<'_>, mut progress: Option<&mut (dyn Progress + '_)>) {
+    fn until_end(&mut self, options: &RecordOptions<'_>) {
         let mut next_update = self.began;
         loop {
             let standing = self.program.reap();
@@ -234,19 +243,20 @@ impl Watch<'_> {
             self.keep_limits(options);
             if Instant::now() >= next_update {
                 next_update = Instant::now() + TICK;
-                let state = self.progress();
-                if let Some(progress) = progress.as_deref_mut() {
-                    progress.update(&state);
-                }
+                self.tell();
             }
             self.guard.wait(TICK);
         }
         if self.stopped.is_some() {
             self.arena.stop();
         }
+    }
+
+    /// Tells the caller how the recording goes.
+    fn tell(&mut self) {
         let state = self.progress();
-        if let Some(progress) = progress {
-            progress.update(&state);
+        if let Some(listener) = &mut self.listener {
+            listener.update(&state);
         }
     }
 
@@ -322,7 +332,13 @@ impl Watch<'_> {
         }
     }
 
-    fn result(&self, options: &RecordOptions<'_>, selection: Selection, target: &Target, wall_time: Duration) -> Recording {
+    fn result(
+        &self,
+        options: &RecordOptions<'_>,
+        selection: Selection,
+        target: &Target,
+        wall_time: Duration,
+    ) -> Recording {
         let state = self.progress();
         let arena = self.arena.losses();
         let mut notes = selection.notes;
@@ -381,7 +397,10 @@ fn explain(recording: &mut Recording) {
         Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
     }
     if losses.ring_full > 0 {
-        notes.push(format!("{} records were lost in full rings; give `--ring-size` more, or sample less with `--period`", losses.ring_full));
+        notes.push(format!(
+            "{} records were lost in full rings; give `--ring-size` more, or sample less with `--period`",
+            losses.ring_full
+        ));
     }
     if losses.no_slot > 0 {
         notes.push(format!("{} records of threads beyond `--max-threads` were lost; raise it", losses.no_slot));

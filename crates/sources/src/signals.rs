@@ -79,7 +79,11 @@ impl Guard {
         if fd < 0 {
             RECORDING.store(false, Ordering::Release);
             let source = io::Error::last_os_error();
-            return Err(SourceError::System { what: "cannot make an event descriptor", source, remedy: "raise `ulimit -n`" });
+            return Err(SourceError::System {
+                what: "cannot make an event descriptor",
+                source,
+                remedy: "raise `ulimit -n`",
+            });
         }
         // SAFETY: `fd` is open and owned by nobody else.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -66,7 +66,10 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
         (Engine::Track, _) => host_khz,
         (Engine::Instrument, Some(mhz)) => round_u32(mhz * 1000.0),
         (Engine::Instrument, None) => {
-            notes.push(format!("machine {} has no known clock: that of this host is taken, {host_khz} kHz", machine.name()));
+            notes.push(format!(
+                "machine {} has no known clock: that of this host is taken, {host_khz} kHz",
+                machine.name()
+            ));
             host_khz
         }
     };
@@ -237,7 +240,10 @@ fn fill_caches(config: &mut wire::Config, machine: &Machine, layout: &[CpuId], n
     let largest = l3.iter().map(|cache| cache.size_bytes / LINE_BYTES).max().unwrap_or(0);
     if largest > 0 {
         if l3.iter().any(|cache| cache.size_bytes / LINE_BYTES != largest) {
-            notes.push(format!("machine {}'s L3 caches differ in size: all are simulated as the largest", machine.name()));
+            notes.push(format!(
+                "machine {}'s L3 caches differ in size: all are simulated as the largest",
+                machine.name()
+            ));
         }
         let count = l3.len() as u64;
         let fitting = largest.min(MAX_L3_TAG_BYTES / 4 / count).max(16);
@@ -255,7 +261,9 @@ fn private_share(machine: &Machine, cache: &Cache) -> u64 {
     let cores = cache
         .cpus
         .iter()
-        .filter(|id| machine.cpu(**id).is_none_or(|cpu| cpu.siblings.iter().all(|s| s >= *id || !cache.cpus.contains(s))))
+        .filter(|id| {
+            machine.cpu(**id).is_none_or(|cpu| cpu.siblings.iter().all(|s| s >= *id || !cache.cpus.contains(s)))
+        })
         .count();
     cache.size_bytes / cores.max(1) as u64
 }

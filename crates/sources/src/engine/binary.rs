@@ -67,7 +67,8 @@ impl Binary {
         if count < 4 || ident[..4] != elf::ELFMAG {
             return Ok(None);
         }
-        let binary = |kind, instrumented| Binary { path: path.to_owned(), kind, instrumented, privileged: privilege(path) };
+        let binary =
+            |kind, instrumented| Binary { path: path.to_owned(), kind, instrumented, privileged: privilege(path) };
         if let Some(what) = foreign(&ident[..count]) {
             return Ok(Some(binary(BinaryKind::ForeignElf { what }, false)));
         }

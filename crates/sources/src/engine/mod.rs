@@ -92,8 +92,9 @@ pub struct Selection {
 
 /// Programs whose business is to start another one that is named in their arguments.
 const LAUNCHERS: &[&str] = &[
-    "env", "time", "nice", "ionice", "nohup", "timeout", "stdbuf", "setarch", "numactl", "taskset", "chrt", "xargs", "sh", "bash",
-    "dash", "zsh", "ksh", "fish", "make", "mpirun", "mpiexec", "srun", "prlimit", "setsid", "strace", "gdb",
+    "env", "time", "nice", "ionice", "nohup", "timeout", "stdbuf", "setarch", "numactl", "taskset", "chrt", "xargs",
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "make", "mpirun", "mpiexec", "srun", "prlimit", "setsid", "strace",
+    "gdb",
 ];
 
 /// Chooses the engine for `command` (its first word already resolved to `target`).
@@ -104,7 +105,11 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
     let binary = &target.binary;
     let mut notes = Vec::new();
     if let Some(script) = &target.script {
-        notes.push(format!("{} is a script: {} is recorded, with what it starts", script.display(), binary.path.display()));
+        notes.push(format!(
+            "{} is a script: {} is recorded, with what it starts",
+            script.display(),
+            binary.path.display()
+        ));
     }
     if let Some((reason, remedy)) = preload_obstacle(binary) {
         let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };

@@ -32,8 +32,9 @@ pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
         return Path::new(program).is_file().then(|| PathBuf::from(program));
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
-    let candidates: Vec<PathBuf> =
-        std::env::split_paths(&path).map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }).collect();
+    let candidates: Vec<PathBuf> = std::env::split_paths(&path)
+        .map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder })
+        .collect();
     let mut found = candidates.iter().map(|folder| folder.join(program)).filter(|file| file.is_file());
     let first = found.next()?;
     if is_executable(&first) {
@@ -68,7 +69,11 @@ pub(super) fn resolve(program: &OsStr) -> Result<Target, SourceError> {
         }
         current = interpreter(&current)?;
     }
-    Err(not_executable(exec_path.as_os_str(), "its `#!` lines lead from script to script", "name a binary as the interpreter"))
+    Err(not_executable(
+        exec_path.as_os_str(),
+        "its `#!` lines lead from script to script",
+        "name a binary as the interpreter",
+    ))
 }
 
 /// The binary behind a script's `#!` line, looking through `env`.
@@ -87,7 +92,11 @@ fn interpreter(script: &Path) -> Result<PathBuf, SourceError> {
     let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
     let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let missing = |what: &str| {
-        not_executable(script.as_os_str(), &format!("its `#!` line names {what}"), "correct that line, or install the interpreter")
+        not_executable(
+            script.as_os_str(),
+            &format!("its `#!` line names {what}"),
+            "correct that line, or install the interpreter",
+        )
     };
     let name = words.next().ok_or_else(|| missing("no interpreter"))?;
     let path = PathBuf::from(OsStr::from_bytes(name));
@@ -100,7 +109,11 @@ fn interpreter(script: &Path) -> Result<PathBuf, SourceError> {
 }
 
 fn not_executable(path: impl AsRef<OsStr>, reason: &str, remedy: &str) -> SourceError {
-    SourceError::NotExecutable { path: PathBuf::from(path.as_ref()), reason: reason.to_owned(), remedy: remedy.to_owned() }
+    SourceError::NotExecutable {
+        path: PathBuf::from(path.as_ref()),
+        reason: reason.to_owned(),
+        remedy: remedy.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +152,9 @@ mod tests {
         let text = script(folder.path(), "text", "just words\n");
         assert!(resolve(text.as_os_str()).unwrap_err().to_string().contains("neither an ELF binary nor a script"));
         let lost = script(folder.path(), "lost", "#!/no/such/interpreter\n");
-        assert!(resolve(lost.as_os_str()).unwrap_err().to_string().contains("/no/such/interpreter, which does not exist"));
+        assert!(
+            resolve(lost.as_os_str()).unwrap_err().to_string().contains("/no/such/interpreter, which does not exist")
+        );
         let own = script(folder.path(), "own", &format!("#!{}/own\n", folder.path().display()));
         assert!(resolve(own.as_os_str()).unwrap_err().to_string().contains("script to script"));
         let flat = folder.path().join("flat");

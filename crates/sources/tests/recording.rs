@@ -1,0 +1,170 @@
+//! Whole recordings of real programs: what arrives, and that the program never notices.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_trace::record::Event;
+use support::*;
+
+fn allocations(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Alloc { .. })).count()
+}
+
+#[test]
+fn a_simple_program_is_recorded_whole_and_unchanged() {
+    let lab = Lab::new();
+    let output = lab.record(&[], &[busy(), "pairs", "20000", "3"]);
+    assert_eq!((String::from_utf8(output.stdout).unwrap(), output.status.code()), alone(&["pairs", "20000", "3"]));
+    assert_eq!(output.stderr, b"");
+    let result = lab.result();
+    assert_eq!((result["engine"].as_str(), result["lost"].as_u64()), (Some("track"), Some(0)), "{result}");
+    assert!(result["refusals"][0].as_str().unwrap().contains("numapilot cc"), "{result}");
+    let events = lab.events();
+    assert!(allocations(&events) >= 20_000);
+    assert_eq!(result["progress_records"], result["records"], "the last word of the progress is the outcome");
+    let trace = lab.open();
+    assert_eq!(trace.end().unwrap().wait_status, Some(3 << 8));
+    assert_eq!(trace.start().command[1..], ["pairs", "20000", "3"]);
+    assert_eq!(trace.start().machine["name"], "opteron-8385");
+}
+
+#[test]
+fn threads_small_rings_and_few_slots() {
+    let lab = Lab::new();
+    let output = lab.record(&["ring=65536"], &[busy(), "threads", "8", "20000"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), alone(&["threads", "8", "20000"]).0);
+    let result = lab.result();
+    assert_eq!((result["threads"].as_u64(), result["lost"].as_u64()), (Some(9), Some(0)), "{result}");
+    assert!(allocations(&lab.events()) >= 160_000);
+    let lab = Lab::new();
+    let output = lab.record(&["slots=3"], &[busy(), "threads", "8", "2000"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), alone(&["threads", "8", "2000"]).0);
+    let result = lab.result();
+    assert!(result["lost"].as_u64() > Some(0) && result["notes"].to_string().contains("--max-threads"), "{result}");
+}
+
+#[test]
+fn forked_and_executed_processes_are_recorded_too() {
+    let lab = Lab::new();
+    assert_eq!(lab.record(&[], &[busy(), "tree", "3", "500"]).status.code(), Some(0));
+    let events = lab.events();
+    let processes = events.iter().filter(|event| matches!(event, Event::ProcessStart { .. })).count();
+    assert_eq!(processes, 15, "a tree of depth 3");
+    assert!(allocations(&events) >= 15 * 500);
+    let lab = Lab::new();
+    let output = lab.record(&[], &[busy(), "exec", "4", "500"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), alone(&["exec", "4", "500"]).0);
+    let events = lab.events();
+    let images = events.iter().filter(|event| matches!(event, Event::ProcessStart { by_exec: true, .. })).count();
+    assert_eq!(images, 4, "four images after the first");
+    assert!(allocations(&events) >= 5 * 500);
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_written() {
+    let lab = Lab::new();
+    let output = lab.record(&[], &[busy(), "crash", "3000"]);
+    assert_eq!(output.status.code(), Some(128 + libc::SIGSEGV));
+    assert_eq!(lab.result()["exit"], format!("Signal({})", libc::SIGSEGV));
+    let events = lab.events();
+    let last = events.iter().any(|event| matches!(event, Event::Alloc { bytes: 123_457, .. }));
+    assert!(last, "the block before the crash is missing among {} events", events.len());
+}
+
+#[test]
+fn streams_belong_to_the_program() {
+    let lab = Lab::new();
+    let mut child = lab.command(&[], &["cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..64 {
+            std::io::Write::write_all(&mut stdin, &[b'x'; 1 << 20]).unwrap();
+        }
+    });
+    let text = rest(&mut child);
+    writer.join().unwrap();
+    assert_eq!(text.len(), 64 << 20);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn scripts_are_recorded_through_their_interpreter() {
+    let lab = Lab::new();
+    let script = lab.path("script");
+    fs::write(&script, format!("#!/bin/sh\n{} pairs 3000 || exit 1\nexit 9\n", busy())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(lab.record(&[], &[script.to_str().unwrap()]).status.code(), Some(9));
+    assert!(lab.result()["notes"].to_string().contains("is a script"));
+    assert!(allocations(&lab.events()) >= 3000);
+}
+
+#[test]
+fn what_cannot_be_recorded_says_why_and_leaves_nothing_behind() {
+    let cases: &[(&[&str], &[&str], i32, &str)] = &[
+        (&[], &["/no/such/program"], 127, "not found"),
+        (&[], &["no-such-program"], 127, "PATH"),
+        (&[], &[], 2, "no program given"),
+        (&[], &["/etc/passwd"], 126, "chmod +x"),
+        (&[], &[busy_static(), "pairs", "1"], 1, "without -static"),
+        (&["engine=instrument"], &[busy(), "pairs", "1"], 1, "rebuild it with `numapilot cc`"),
+        (&["engine=pmu"], &[busy()], 2, "not available in this version"),
+        (&["engine=magic"], &[busy()], 2, "no engine `magic`"),
+        (&["ring=1000"], &[busy()], 2, "power of two"),
+        (&["depth=0"], &[busy()], 2, "1 to 128"),
+        (&["slots=0"], &[busy()], 2, "1 to 4096"),
+    ];
+    for (options, program, code, words) in cases {
+        let lab = Lab::new();
+        let output = lab.record(options, program);
+        let result = lab.result();
+        assert_eq!(output.status.code(), Some(*code), "{program:?}: {result}");
+        assert!(result["error"].as_str().is_some_and(|e| e.contains(words)), "{program:?}: {result}");
+        assert!(!lab.trace().exists(), "{program:?} left an empty trace");
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+#[test]
+fn an_interrupt_reaches_the_program_and_the_trace_is_finished() {
+    let lab = Lab::new();
+    let mut child = lab.command(&[], &[busy(), "catch"]).spawn().unwrap();
+    assert_eq!(first_line(&mut child), "ready");
+    kill(&child, libc::SIGINT);
+    assert_eq!(rest(&mut child), "caught\n");
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert!(lab.open().end().is_some());
+}
+
+#[test]
+fn background_jobs_are_waited_for_and_daemons_are_not() {
+    let lab = Lab::new();
+    let job = format!("(sleep 0.3; {} pairs 4000) & exit 4", busy());
+    let output = lab.record(&[], &["sh", "-c", &job]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(allocations(&lab.events()) >= 4000, "the job's allocations are missing");
+    let lab = Lab::new();
+    let begin = Instant::now();
+    assert_eq!(lab.record(&["grace-ms=300"], &[busy(), "daemon"]).status.code(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(20), "waited for the daemon");
+    assert_eq!(lab.result()["stopped"], "MainEnded");
+    assert!(lab.open().end().is_some());
+}
+
+#[test]
+fn limits_stop_the_recording_and_not_the_program() {
+    for (option, name) in [("limit-bytes=20000", "BytesLimit"), ("limit-ms=50", "TimeLimit")] {
+        let lab = Lab::new();
+        let output = lab.record(&[option], &[busy(), "for", "600"]);
+        assert_eq!(output.status.code(), Some(5));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), alone(&["for", "1"]).0);
+        let result = lab.result();
+        assert_eq!(result["stopped"], name, "{result}");
+        assert!(result["updates"].as_u64() >= Some(4), "progress ten times a second: {result}");
+        assert!(!lab.events().is_empty());
+    }
+}
