@@ -3,6 +3,7 @@
 pub mod heading;
 pub mod json;
 pub mod text;
+pub mod topo;
 pub mod units;
 
 pub use heading::Heading;
