@@ -5,6 +5,7 @@
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::Level;
+use numapilot_trace::tables::{AccessColumns, Table};
 use serde::Serialize;
 
 use crate::model::LocationId;
@@ -153,6 +154,42 @@ impl Accesses {
         flags |= if access.is_atomic { FLAG_ATOMIC } else { 0 };
         flags |= if access.is_range { FLAG_RANGE } else { 0 };
         self.flags.push(flags);
+    }
+
+    /// Appends rows of the table.
+    pub(crate) fn append(&mut self, mut columns: AccessColumns) {
+        self.reserve(columns.len());
+        let flags = |row: usize| {
+            let bit = |set: bool, flag: u8| if set { flag } else { 0 };
+            bit(columns.is_write[row], FLAG_WRITE)
+                | bit(columns.is_atomic[row], FLAG_ATOMIC)
+                | bit(columns.is_range[row], FLAG_RANGE)
+                | (level_from_number(columns.level[row]) as u8) << LEVEL_SHIFT
+        };
+        self.flags.extend((0..columns.len()).map(flags));
+        self.object.extend(columns.object.iter().map(|object| object.unwrap_or(NO_OBJECT)));
+        self.latency.extend(columns.latency_cycles.iter().map(|latency| latency.unwrap_or(NO_LATENCY)));
+        self.cpu.extend(columns.cpu.iter().map(|cpu| cpu.unwrap_or(NO_CPU)));
+        self.node.extend(columns.node.iter().map(|node| node.unwrap_or(NO_NODE)));
+        self.home.extend(columns.home.iter().map(|home| home.unwrap_or(NO_NODE)));
+        self.time.append(&mut columns.time_ns);
+        self.address.append(&mut columns.address);
+        self.thread.append(&mut columns.thread);
+        self.location.append(&mut columns.location);
+        self.stack.append(&mut columns.stack);
+        self.weight.append(&mut columns.weight);
+    }
+
+    /// Whether every access names an object and a thread that are there; says which does not.
+    pub(crate) fn check(&self, objects: usize, threads: usize) -> Result<(), String> {
+        let bad_object = self.object.iter().position(|&object| object != NO_OBJECT && object as usize >= objects);
+        if let Some(row) = bad_object {
+            return Err(format!("access {row} names object {}, and there are {objects}", self.object[row]));
+        }
+        match self.thread.iter().position(|&thread| thread as usize >= threads) {
+            Some(row) => Err(format!("access {row} names thread {}, and there are {threads}", self.thread[row])),
+            None => Ok(()),
+        }
     }
 
     /// The row, put together.

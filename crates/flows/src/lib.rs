@@ -4,11 +4,19 @@
 //! [`Trace`] is a joined trace in memory. The definitions of everything computed from it are in `docs/metrics.md`.
 
 mod access;
+mod error;
 mod filter;
+mod finalise;
+mod join;
 mod model;
+mod open;
+mod rows;
+mod symbolise;
 mod trace;
 
 pub use access::{AccessRef, Accesses, level_from_number};
+pub use error::FlowError;
 pub use filter::Filter;
+pub use finalise::{Progress, Summary, finalise, finalise_with};
 pub use model::{CountersAt, Frame, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
 pub use trace::{Losses, Tables, Trace};

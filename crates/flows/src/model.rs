@@ -84,7 +84,7 @@ impl ObjectKind {
 pub struct SiteId(pub u32);
 
 /// Where objects come from and what to call them: an allocation site, a symbol, a file, a section, or "stacks of `worker`".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Site {
     /// Kind of its objects.
     pub kind: ObjectKind,

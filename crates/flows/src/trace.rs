@@ -5,6 +5,7 @@
 
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
+use numapilot_trace::meta::Meta;
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::filter::Filter;
@@ -83,6 +84,8 @@ pub struct Trace {
     by_thread: Order,
     by_object: Order,
     nodes: Vec<NodeId>,
+    meta: Meta,
+    was_rebuilt: bool,
 }
 
 impl Trace {
@@ -99,7 +102,25 @@ impl Trace {
         let by_thread = tables.accesses.thread_order();
         let by_object = tables.accesses.object_order();
         let nodes = nodes_seen(&tables);
-        Trace { tables, by_thread, by_object, nodes }
+        Trace { tables, by_thread, by_object, nodes, meta: Meta::default(), was_rebuilt: false }
+    }
+
+    pub(crate) fn set_origin(&mut self, meta: Meta, was_rebuilt: bool) {
+        self.meta = meta;
+        self.was_rebuilt = was_rebuilt;
+    }
+
+    /// What is known about the recording as a whole: command, engine, machine, clock. Empty for a trace made by
+    /// [`Trace::from_tables`].
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Whether the tables had to be made from `raw/` at opening, because the recorder was killed.
+    #[must_use]
+    pub fn was_rebuilt(&self) -> bool {
+        self.was_rebuilt
     }
 
     /// Every access, in order of program time.

@@ -134,7 +134,13 @@ pub(crate) struct Accumulator {
 impl Accumulator {
     pub fn new(nodes: usize) -> Accumulator {
         let zeros = vec![Tally::default(); nodes];
-        Accumulator { from: zeros.clone(), from_remote: zeros.clone(), from_local: zeros.clone(), home: zeros, ..Accumulator::default() }
+        Accumulator {
+            from: zeros.clone(),
+            from_remote: zeros.clone(),
+            from_local: zeros.clone(),
+            home: zeros,
+            ..Accumulator::default()
+        }
     }
 
     /// Tells of an instance, at its first access.

@@ -144,8 +144,7 @@ impl Analysis<'_> {
     #[must_use]
     pub fn object_detail(&self, id: ObjectId, bins: usize, stretches: usize) -> Option<ObjectDetail> {
         let object = self.trace.object(id)?;
-        let own: Vec<AccessRef> =
-            self.trace.oef(id).filter(|access| self.filter.admits(self.trace, access)).collect();
+        let own: Vec<AccessRef> = self.trace.oef(id).filter(|access| self.filter.admits(self.trace, access)).collect();
         let pages = if self.trace.kind_of(Some(id)) == ObjectKind::Unknown {
             Vec::new()
         } else {

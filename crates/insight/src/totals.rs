@@ -120,7 +120,8 @@ impl Analysis<'_> {
         if !self.filter.is_empty() {
             return None;
         }
-        let counted: u64 = self.trace.threads().iter().filter_map(|t| t.counters.as_ref()).map(|c| c.memory_accesses).sum();
+        let counted: u64 =
+            self.trace.threads().iter().filter_map(|t| t.counters.as_ref()).map(|c| c.memory_accesses).sum();
         (counted > 0).then_some(counted as f64)
     }
 
@@ -252,11 +253,7 @@ impl Analysis<'_> {
         self.series_of(bins, self.accesses())
     }
 
-    pub(crate) fn series_of(
-        &self,
-        bins: usize,
-        accesses: impl Iterator<Item = numapilot_flows::AccessRef>,
-    ) -> Series {
+    pub(crate) fn series_of(&self, bins: usize, accesses: impl Iterator<Item = numapilot_flows::AccessRef>) -> Series {
         let bins = bins.clamp(1, 1 << 20);
         let start = self.filter.time.as_ref().map_or(0, |time| time.start.0);
         let bin_ns = self.duration().0.div_ceil(bins as u64).max(1);
@@ -323,7 +320,8 @@ pub fn imbalance_of(loads: &[Estimate]) -> Imbalance {
         .map(|load| {
             // d(sd / mean) / d(load) = (load - mean) / (n sd mean) - sd / (n mean^2); flat where all loads are equal.
             let deviation = population * mean;
-            let spread = if deviation > 0.0 { (load.value - mean) / (n * deviation * mean) } else { 1.0 / (n.sqrt() * mean) };
+            let spread =
+                if deviation > 0.0 { (load.value - mean) / (n * deviation * mean) } else { 1.0 / (n.sqrt() * mean) };
             ((spread - population / (n * mean)) * load.margin()).powi(2)
         })
         .sum();

@@ -1,0 +1,101 @@
+//! Code addresses: each is interned once per binary, so that symbols are looked up once however often it runs.
+
+use std::sync::Arc;
+
+use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::record::Record;
+
+use super::{Binary, CodeAddress, Joiner, Layouts, RawStack};
+use crate::model::LocationId;
+
+/// A stack id beyond this is damage: ids are handed out one by one.
+const STACK_IDS_MAX: u32 = 1 << 26;
+/// Entries of a thread's cache of code addresses; a power of two.
+const CACHE_ENTRIES: usize = 256;
+
+/// A thread's latest code addresses, by their low bits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CodeCache {
+    version: u32,
+    entries: Vec<(u64, LocationId)>,
+}
+
+impl<L: Layouts> Joiner<L> {
+    /// The location of a code address of a process, through the thread's cache.
+    #[inline]
+    pub(super) fn code_at(&mut self, thread: ThreadIndex, process: ProcessIndex, ip: u64) -> LocationId {
+        if ip == 0 {
+            return LocationId(0);
+        }
+        let version = self.spaces[process.0 as usize].code_version;
+        let slot = (ip ^ (ip >> 8)) as usize % CACHE_ENTRIES;
+        let cache = &mut self.running[thread.0 as usize].code;
+        if cache.version != version || cache.entries.is_empty() {
+            cache.version = version;
+            cache.entries = vec![(0, LocationId(0)); CACHE_ENTRIES];
+        } else if cache.entries[slot].0 == ip {
+            return cache.entries[slot].1;
+        }
+        let location = self.code_location(process, ip);
+        self.running[thread.0 as usize].code.entries[slot] = (ip, location);
+        location
+    }
+
+    /// The location of a code address of a process.
+    pub(super) fn code_location(&mut self, process: ProcessIndex, ip: u64) -> LocationId {
+        if ip == 0 {
+            return LocationId(0);
+        }
+        let space = &self.spaces[process.0 as usize];
+        if let Some(row) = space.module_at(ip) {
+            let module = &self.modules[row as usize];
+            let address = CodeAddress { binary: module.binary, offset: ip.wrapping_sub(module.bias) };
+            return self.location(address);
+        }
+        let mapping = space.mappings.get(ip);
+        let path = mapping.and_then(|piece| self.names.iter().find(|(_, id)| **id == piece.value.path));
+        let (name, offset) = match (path.map(|(name, _)| name.clone()), mapping) {
+            (Some(name), Some(piece)) => (name, ip - piece.start),
+            _ => (Arc::from("[anon]"), ip),
+        };
+        let binary = self.binary(&name, &[]);
+        self.location(CodeAddress { binary, offset })
+    }
+
+    pub(super) fn location(&mut self, address: CodeAddress) -> LocationId {
+        let next = LocationId(self.out.locations.len() as u32);
+        let id = *self.location_ids.entry(address).or_insert(next);
+        if id == next {
+            self.out.locations.push(address);
+        }
+        id
+    }
+
+    pub(super) fn binary(&mut self, path: &str, build_id: &[u8]) -> u32 {
+        let key = (Arc::from(path), build_id.to_vec());
+        if let Some(&binary) = self.binary_ids.get(&key) {
+            return binary;
+        }
+        let binary = self.out.binaries.len() as u32;
+        self.out.binaries.push(Binary { path: key.0.clone(), build_id: key.1.clone() });
+        self.binary_ids.insert(key, binary);
+        binary
+    }
+
+    /// A stack: frames are return addresses, so the call is the byte before.
+    pub(super) fn stack(&mut self, record: &Record, id: StackId, frames: &[VirtAddr], truncated: bool, failed: bool) {
+        if id.0 == 0 || id.0 > STACK_IDS_MAX {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        }
+        self.out.losses.truncated_stacks += u64::from(truncated);
+        self.out.losses.failed_unwinds += u64::from(failed);
+        let process = self.known_thread(record.thread).process;
+        let frames =
+            frames.iter().map(|frame| (frame.0, self.code_location(process, frame.0.saturating_sub(1)))).collect();
+        if self.out.stacks.len() <= id.0 as usize {
+            self.out.stacks.resize(id.0 as usize + 1, RawStack::default());
+        }
+        self.out.stacks[id.0 as usize] = RawStack { frames, is_cut: truncated || failed };
+    }
+}

@@ -1,0 +1,409 @@
+//! Births and deaths: blocks, mappings, binaries, threads, processes, page placements.
+
+use std::sync::Arc;
+
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::record::{AllocKind, Counters, Event, Record};
+use numapilot_trace::tables::{ModuleRow, PlacementRow};
+use numapilot_trace::wire::layout;
+
+use super::space::{Loaded, Mapping, Space, map_flags};
+use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
+use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
+
+/// Pages that one placement record may cover (1 TiB): more is damage.
+const PLACED_PAGES_MAX: u32 = 1 << 28;
+
+impl<L: Layouts> Joiner<L> {
+    /// The state of a thread, made where its start was not seen.
+    pub(super) fn running(&mut self, thread: ThreadIndex) -> &mut Running {
+        let index = thread.0 as usize;
+        if index >= self.running.len() {
+            self.running.resize(index + 1, Running::default());
+            let from = self.out.threads.len();
+            let rows = (from..=index).map(|index| Thread { index: ThreadIndex(index as u32), ..Thread::default() });
+            self.out.threads.extend(rows);
+            self.out.thread_extras.resize(index + 1, ThreadExtra::default());
+        }
+        &mut self.running[index]
+    }
+
+    /// The state of a thread whose process has a space. A thread without a start (its first chunk was lost) counts as the first
+    /// process's.
+    #[inline]
+    pub(super) fn known_thread(&mut self, thread: ThreadIndex) -> &Running {
+        let index = thread.0 as usize;
+        if self.running.get(index).is_none_or(|running| !running.known) {
+            self.out.losses.inconsistent_records += 1;
+            self.running(thread).known = true;
+            let process = self.running(thread).process;
+            self.space(process);
+        }
+        &self.running[index]
+    }
+
+    fn space(&mut self, process: ProcessIndex) -> &mut Space {
+        let index = process.0 as usize;
+        if index >= self.spaces.len() {
+            self.spaces.resize(index + 1, Space::default());
+            let from = self.out.processes.len();
+            let rows = (from..=index).map(|index| Process { index: ProcessIndex(index as u32), ..Process::default() });
+            self.out.processes.extend(rows);
+            self.out.process_extras.resize(index + 1, ProcessExtra::default());
+        }
+        &mut self.spaces[index]
+    }
+
+    fn check(&mut self, address: u64, bytes: u64) -> bool {
+        let sound = address < ADDRESS_END && bytes <= ADDRESS_END - address;
+        self.out.losses.inconsistent_records += u64::from(!sound);
+        sound
+    }
+
+    fn born(&mut self, record: &Record, address: u64, bytes: u64) -> Object {
+        let thread = self.known_thread(record.thread);
+        Object {
+            process: thread.process,
+            address: VirtAddr(address),
+            bytes,
+            birth: record.stamp.time,
+            thread: Some(record.thread),
+            cpu: thread.cpu,
+            node: thread.node,
+            ..Object::default()
+        }
+    }
+
+    pub(super) fn alloc(&mut self, record: &Record, address: u64, bytes: u64, kind: AllocKind, stack: StackId) {
+        // A block of no bytes has an address of its own all the same.
+        let length = bytes.max(1);
+        if !self.check(address, length) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        if kind == AllocKind::Realloc
+            && let Some(old) = self.block_starting_at(process, address)
+        {
+            // Reallocated without moving, and without a free of its own: a new instance begins where the old one ends.
+            self.end_block(record, process, old);
+        }
+        self.end_overlapped(record, process, address, length);
+        let object_kind = if kind == AllocKind::Shm { ObjectKind::Shared } else { ObjectKind::Heap };
+        let site = self.site(SiteKey::Allocation(object_kind, stack));
+        let object = self.born(record, address, bytes);
+        let order = self.order(record);
+        let object = self.new_object(Object { site, stack, alloc_kind: Some(kind), ..object }, order);
+        Arc::make_mut(&mut self.spaces[process.0 as usize].blocks).insert(address, length, object);
+    }
+
+    /// Blocks that are still live where a new one begins: their frees were lost.
+    fn end_overlapped(&mut self, record: &Record, process: ProcessIndex, address: u64, length: u64) {
+        let mut stale = std::mem::take(&mut self.scratch_stale);
+        stale.clear();
+        self.spaces[process.0 as usize].blocks.overlaps(address, length, &mut stale);
+        for &old in &stale {
+            self.out.losses.inconsistent_records += 1;
+            self.end_block(record, process, old);
+        }
+        self.scratch_stale = stale;
+    }
+
+    fn block_starting_at(&self, process: ProcessIndex, address: u64) -> Option<u32> {
+        let object = self.spaces[process.0 as usize].blocks.get(address)?;
+        (self.out.objects[object as usize].address.0 == address).then_some(object)
+    }
+
+    fn died(&mut self, record: &Record, object: u32) {
+        self.out.objects[object as usize].death = Some(record.stamp.time);
+        self.out.lifetimes[object as usize].death = Some(self.order(record));
+    }
+
+    pub(super) fn free(&mut self, record: &Record, address: u64) {
+        let process = self.known_thread(record.thread).process;
+        match self.block_starting_at(process, address) {
+            Some(object) => self.end_block(record, process, object),
+            None => self.out.losses.unmatched_frees += 1,
+        }
+    }
+
+    fn end_block(&mut self, record: &Record, process: ProcessIndex, object: u32) {
+        let row = &mut self.out.objects[object as usize];
+        let length = row.bytes.max(1);
+        let blocks = Arc::make_mut(&mut self.spaces[process.0 as usize].blocks);
+        blocks.remove(row.address.0, length, object);
+        if row.process == process {
+            self.died(record, object);
+        }
+    }
+
+    pub(super) fn map(&mut self, record: &Record, address: u64, bytes: u64, flags: u32, path: &str, stack: StackId) {
+        if !self.check(address, bytes) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        let key = mapping_site(flags, path, stack);
+        let site = self.site(key);
+        let path = self.name(path);
+        let object = self.born(record, address, bytes);
+        let initial = flags & map_flags::INITIAL != 0;
+        let thread = object.thread.filter(|_| !initial);
+        let order = self.order(record);
+        let object = self.new_object(Object { site, stack, thread, ..object }, order);
+        self.serial += 1;
+        let mapping = Mapping { object, serial: self.serial, flags, path };
+        let mut cut = std::mem::take(&mut self.scratch_cut);
+        let space = &mut self.spaces[process.0 as usize];
+        Arc::make_mut(&mut space.mappings).insert(address, address + bytes, mapping, &mut cut);
+        if flags & map_flags::EXEC != 0 {
+            space.code_version += 1;
+        }
+        self.end_pieces(record, process, &mut cut);
+        self.scratch_cut = cut;
+    }
+
+    pub(super) fn unmap(&mut self, record: &Record, address: u64, bytes: u64) {
+        if !self.check(address, bytes) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        let mut cut = std::mem::take(&mut self.scratch_cut);
+        let space = &mut self.spaces[process.0 as usize];
+        Arc::make_mut(&mut space.mappings).remove(address, address + bytes, &mut cut);
+        Arc::make_mut(&mut space.homes).clear(address, bytes);
+        if cut.iter().any(|piece| piece.value.flags & map_flags::EXEC != 0) {
+            space.code_version += 1;
+        }
+        self.end_pieces(record, process, &mut cut);
+        self.scratch_cut = cut;
+    }
+
+    /// Mappings of which something was cut out: they die with their last piece.
+    fn end_pieces(&mut self, record: &Record, process: ProcessIndex, cut: &mut Vec<super::ranges::Piece<Mapping>>) {
+        for piece in cut.drain(..) {
+            let object = piece.value.object;
+            let row = &self.out.objects[object as usize];
+            if row.process != process {
+                continue;
+            }
+            let (start, end) = (row.address.0, row.address.0 + row.bytes);
+            let mappings = &self.spaces[process.0 as usize].mappings;
+            let alive = mappings.get(start).filter(|piece| piece.value.object == object).is_some()
+                || mappings.between(start, end).any(|piece| piece.value.object == object);
+            if !alive {
+                self.died(record, object);
+            }
+        }
+    }
+
+    pub(super) fn module(
+        &mut self,
+        record: &Record,
+        id: ModuleId,
+        (address, bytes, bias): (u64, u64, u64),
+        path: &str,
+        build_id: &[u8],
+    ) {
+        if !self.check(address, bytes) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        let binary = self.binary(path, build_id);
+        let path = self.name(path);
+        let row = self.modules.len() as u32;
+        self.modules.push(Module { binary, path, bias, start: address, bytes, layout: None });
+        self.module_rows.insert(id, row);
+        self.serial += 1;
+        self.out.modules.push(ModuleRow {
+            module: id.0,
+            process: process.0,
+            path: self.out.binaries[binary as usize].path.clone(),
+            address,
+            bytes,
+            bias,
+            build_id: build_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+            load_ns: record.stamp.time.0,
+            unload_ns: None,
+        });
+        let loaded = Loaded { module: row, serial: self.serial };
+        let space = &mut self.spaces[process.0 as usize];
+        Arc::make_mut(&mut space.modules).insert(address, address + bytes, loaded, &mut Vec::new());
+        space.code_version += 1;
+    }
+
+    pub(super) fn module_end(&mut self, record: &Record, id: ModuleId) {
+        let process = self.known_thread(record.thread).process;
+        let Some(&row) = self.module_rows.get(&id) else {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        };
+        self.out.modules.unload_ns[row as usize] = Some(record.stamp.time.0);
+        let module = &self.modules[row as usize];
+        let space = &mut self.spaces[process.0 as usize];
+        if space.module_at(module.start) == Some(row) {
+            Arc::make_mut(&mut space.modules).remove(module.start, module.start + module.bytes, &mut Vec::new());
+            space.code_version += 1;
+        }
+    }
+
+    pub(super) fn thread_start(&mut self, record: &Record) {
+        let Event::ThreadStart { index, pid, tid, parent, process, cpu, node, .. } = &record.event else { return };
+        let Event::ThreadStart { stack_low, stack_high, start_routine, created_at, .. } = &record.event else { return };
+        if index.0 > INDEX_MAX || process.0 > INDEX_MAX {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        }
+        self.space(*process);
+        let running = self.running(*index);
+        *running = Running { process: *process, cpu: *cpu, node: *node, known: true, ..Running::default() };
+        let routine = start_routine.0;
+        let start_routine = self.code_location(*process, routine);
+        self.out.thread_extras[index.0 as usize] = ThreadExtra {
+            pid: *pid,
+            start_routine: routine,
+            start_location: start_routine,
+            start_order: self.order(record),
+            end_order: None,
+            created_at: *created_at,
+        };
+        let sound = stack_low < stack_high && stack_high.0 <= ADDRESS_END;
+        let stack_object = sound.then(|| {
+            let site = self.site(SiteKey::Stacks(start_routine));
+            let bytes = stack_high.0 - stack_low.0;
+            let object = self.born(record, stack_low.0, bytes);
+            let (process, thread, stack) = (*process, Some(*index), *created_at);
+            let order = self.order(record);
+            self.new_object(Object { site, process, thread, cpu: *cpu, node: *node, stack, ..object }, order)
+        });
+        self.out.threads[index.0 as usize] = Thread {
+            index: *index,
+            process: *process,
+            tid: *tid,
+            parent: *parent,
+            cpu: *cpu,
+            node: *node,
+            start: record.stamp.time,
+            stack_object: stack_object.map(numapilot_trace::ids::ObjectId),
+            ..Thread::default()
+        };
+        self.enter_stack(*index);
+    }
+
+    /// Puts a thread's stack into its process's live set.
+    fn enter_stack(&mut self, thread: ThreadIndex) {
+        let row = &self.out.threads[thread.0 as usize];
+        let Some(object) = row.stack_object else { return };
+        let stack = &self.out.objects[object.0 as usize];
+        let (low, high) = (stack.address.0, stack.address.0 + stack.bytes);
+        let stacks = &mut self.spaces[row.process.0 as usize].stacks;
+        Arc::make_mut(stacks).insert(low, high, object.0, &mut Vec::new());
+    }
+
+    pub(super) fn thread_end(&mut self, record: &Record, index: ThreadIndex) {
+        let Some(thread) = self.out.threads.get_mut(index.0 as usize) else {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        };
+        thread.end = Some(record.stamp.time);
+        let (process, object) = (thread.process, thread.stack_object);
+        self.out.thread_extras[index.0 as usize].end_order = Some(self.order(record));
+        let Some(object) = object else { return };
+        self.died(record, object.0);
+        let low = self.out.objects[object.0 as usize].address.0;
+        let stacks = &mut self.spaces[process.0 as usize].stacks;
+        if stacks.get(low).is_some_and(|piece| piece.value == object.0) {
+            Arc::make_mut(stacks).take(low);
+        }
+    }
+
+    pub(super) fn process_start(&mut self, record: &Record) {
+        let Event::ProcessStart { index, pid, parent_pid, parent, by_exec, exe, arguments } = &record.event else {
+            return;
+        };
+        if index.0 > INDEX_MAX {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        }
+        self.space(*index);
+        self.out.processes[index.0 as usize] = Process {
+            index: *index,
+            pid: *pid,
+            parent: *parent,
+            by_exec: *by_exec,
+            exe: exe.as_str().into(),
+            arguments: arguments.clone(),
+            start: record.stamp.time,
+            end: None,
+        };
+        self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid: *parent_pid, exit_code: None };
+        let inherited = parent.filter(|parent| !by_exec && parent != index).and_then(|p| self.spaces.get(p.0 as usize));
+        if let Some(inherited) = inherited.cloned() {
+            let code_version = self.spaces[index.0 as usize].code_version + 1;
+            self.spaces[index.0 as usize] = Space { code_version, ..inherited };
+            // Threads that announced themselves before their process did.
+            let own: Vec<ThreadIndex> =
+                self.out.threads.iter().filter(|thread| thread.process == *index).map(|thread| thread.index).collect();
+            for thread in own {
+                self.enter_stack(thread);
+            }
+        }
+    }
+
+    pub(super) fn process_end(&mut self, record: &Record, index: ProcessIndex, by_exec: bool, code: i32) {
+        let Some(process) = self.out.processes.get_mut(index.0 as usize) else {
+            self.out.losses.inconsistent_records += 1;
+            return;
+        };
+        process.end = Some(record.stamp.time);
+        self.out.process_extras[index.0 as usize].exit_code = Some(code).filter(|_| !by_exec);
+        // The kernel's new image begins with an empty space of its own; this one is needed no more.
+        let version = self.spaces[index.0 as usize].code_version + 1;
+        if by_exec {
+            self.spaces[index.0 as usize] = Space { code_version: version, ..Space::default() };
+        }
+    }
+
+    pub(super) fn place(&mut self, record: &Record, address: u64, pages: u32, node: NodeId, cause: u8) {
+        if pages > PLACED_PAGES_MAX || !self.check(address, u64::from(pages) << 12) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        Arc::make_mut(&mut self.spaces[process.0 as usize].homes).set(address, u64::from(pages), node);
+        let object = self.find(process, address);
+        self.out.placements.push(PlacementRow {
+            time_ns: record.stamp.time.0,
+            order: self.order(record),
+            thread: record.thread.0,
+            address,
+            pages,
+            node: node.0,
+            cause: layout::place_cause_name(cause).into(),
+            object,
+        });
+    }
+
+    pub(super) fn counters(&mut self, record: &Record, totals: &Counters) {
+        let node = self.running(record.thread).node;
+        self.out.threads[record.thread.0 as usize].counters = Some(totals.clone());
+        let at = CountersAt { time: record.stamp.time, thread: record.thread, node, totals: totals.clone() };
+        self.out.counters.push(at);
+    }
+}
+
+/// What a mapping is, by its flags and path.
+fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
+    let unnamed = path.is_empty() || path.starts_with('[');
+    if flags & map_flags::STACK != 0 || path == "[stack]" {
+        SiteKey::Named(ObjectKind::Stack, "thread stacks")
+    } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
+        SiteKey::Named(ObjectKind::Allocator, "allocator")
+    } else if flags & map_flags::SHM != 0 {
+        SiteKey::Allocation(ObjectKind::Shared, stack)
+    } else if !unnamed || path.starts_with("[v") {
+        SiteKey::File(path.into())
+    } else if stack.0 == 0 && flags & map_flags::INITIAL != 0 {
+        SiteKey::Named(ObjectKind::Anonymous, "memory from before the recording")
+    } else {
+        SiteKey::Allocation(ObjectKind::Anonymous, stack)
+    }
+}

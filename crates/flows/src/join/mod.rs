@@ -1,0 +1,425 @@
+//! The join: records in real order in, accesses with their objects out.
+//!
+//! [`Joiner`] keeps one live set per process and is fed every record of the recording in ascending order stamps. Lifetimes are half
+//! open: a block is found from its birth stamp up to, not including, its death stamp. As births are stamped after the real call and
+//! deaths before it, two blocks that used the same address are never confused.
+//!
+//! A forked child starts with its parent's live set: the *same* instances. What the child frees ends in the child only; the
+//! instance's death is the one in the process that made it. `exec` ends everything.
+
+mod blocks;
+mod code;
+mod homes;
+mod lifecycles;
+mod ranges;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_machine::{CpuId, NodeId};
+use numapilot_symbols::{LayoutItem, ModuleLayout};
+use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, TimeNs};
+use numapilot_trace::record::{Access, Event, Record};
+use numapilot_trace::tables::{
+    LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
+};
+use numapilot_trace::wire::layout;
+
+use crate::access::AccessRef;
+use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
+use crate::trace::Losses;
+use space::{Found, Space};
+
+/// Addresses are below this; anything else in a record is damage.
+const ADDRESS_END: u64 = 1 << 47;
+
+/// Threads, processes and their like beyond this number are damage: they are numbered one by one.
+pub(crate) const INDEX_MAX: u32 = 1 << 22;
+
+/// An access as the join leaves it: what was recorded, and what was found out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinedAccess {
+    pub order: u64,
+    pub ip: u64,
+    pub access: AccessRef,
+}
+
+/// Where joined accesses go.
+pub(crate) trait AccessSink {
+    /// Takes an access; they come in real order.
+    fn access(&mut self, access: &JoinedAccess);
+}
+
+impl<F: FnMut(&JoinedAccess)> AccessSink for F {
+    fn access(&mut self, access: &JoinedAccess) {
+        self(access);
+    }
+}
+
+/// Real order of an object's birth and death.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lifetime {
+    pub birth: u64,
+    pub death: Option<u64>,
+}
+
+/// What the tables say of a thread beyond [`Thread`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadExtra {
+    pub pid: u32,
+    pub start_routine: u64,
+    pub start_location: LocationId,
+    pub start_order: u64,
+    pub end_order: Option<u64>,
+    pub created_at: StackId,
+}
+
+/// What the tables say of a process beyond [`Process`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessExtra {
+    pub parent_pid: u32,
+    pub exit_code: Option<i32>,
+}
+
+/// A stack: return addresses with their places in binaries, innermost first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawStack {
+    pub frames: Vec<(u64, LocationId)>,
+    pub is_cut: bool,
+}
+
+/// Where the layout of a binary comes from.
+pub(crate) trait Layouts {
+    /// Symbols and sections of the binary at `path` with this build id; an empty layout where it cannot be read.
+    fn layout(&mut self, path: &str, build_id: &[u8]) -> Arc<ModuleLayout>;
+}
+
+/// What makes objects one site, before names are known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SiteKey {
+    /// Allocated under this stack.
+    Allocation(ObjectKind, StackId),
+    /// A symbol of a binary.
+    Symbol { binary: u32, name: Arc<str> },
+    /// A section of a binary.
+    Section { binary: u32, name: Arc<str> },
+    /// A mapped file, or a named special mapping.
+    File(Arc<str>),
+    /// Stacks of the threads that began at this location; 0 for main threads.
+    Stacks(LocationId),
+    /// Memory known by its kind only, under this name.
+    Named(ObjectKind, &'static str),
+}
+
+/// A binary file, the same in all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binary {
+    pub path: Arc<str>,
+    pub build_id: Vec<u8>,
+}
+
+/// A code address, before it has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CodeAddress {
+    /// Binary number.
+    pub binary: u32,
+    /// Address as the file counts (address minus bias); the address itself for `[anon]`.
+    pub offset: u64,
+}
+
+/// A binary loaded into a process.
+#[derive(Clone, Debug)]
+struct Module {
+    binary: u32,
+    path: u32,
+    bias: u64,
+    start: u64,
+    bytes: u64,
+    layout: Option<Arc<ModuleLayout>>,
+}
+
+/// Everything that the join found out, accesses apart.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    pub objects: Vec<Object>,
+    pub lifetimes: Vec<Lifetime>,
+    pub sites: Vec<SiteKey>,
+    pub threads: Vec<Thread>,
+    pub thread_extras: Vec<ThreadExtra>,
+    pub processes: Vec<Process>,
+    pub process_extras: Vec<ProcessExtra>,
+    pub modules: ModuleColumns,
+    pub placements: PlacementColumns,
+    pub syncs: SyncColumns,
+    pub lost: LossColumns,
+    pub binaries: Vec<Binary>,
+    pub locations: Vec<CodeAddress>,
+    pub stacks: Vec<RawStack>,
+    pub counters: Vec<CountersAt>,
+    pub marks: MarkColumns,
+    pub losses: Losses,
+    pub end: TimeNs,
+}
+
+/// State of one thread while records stream by.
+#[derive(Clone, Debug, Default)]
+struct Running {
+    process: ProcessIndex,
+    cpu: Option<CpuId>,
+    node: Option<NodeId>,
+    known: bool,
+    code: code::CodeCache,
+}
+
+/// The join. Feed it with [`Joiner::push`], then take the tables with [`Joiner::finish`].
+pub(crate) struct Joiner<L> {
+    layouts: L,
+    out: Joined,
+    spaces: Vec<Space>,
+    running: Vec<Running>,
+    site_ids: HashMap<SiteKey, SiteId>,
+    module_rows: HashMap<ModuleId, u32>,
+    modules: Vec<Module>,
+    binary_ids: HashMap<(Arc<str>, Vec<u8>), u32>,
+    location_ids: HashMap<CodeAddress, LocationId>,
+    static_ids: HashMap<(u32, LayoutItem), u32>,
+    names: HashMap<Arc<str>, u32>,
+    start_order: u64,
+    serial: u32,
+    ip_is_return_address: bool,
+    scratch_cut: Vec<ranges::Piece<space::Mapping>>,
+    scratch_stale: Vec<u32>,
+}
+
+impl<L: Layouts> Joiner<L> {
+    /// An empty join. `ip_is_return_address`: instruction pointers of accesses point after the access (engine `instrument`).
+    /// `start_order`: order stamp at the start of the recording, from which the tables count.
+    pub fn new(layouts: L, ip_is_return_address: bool, start_order: u64) -> Joiner<L> {
+        let mut joiner = Joiner {
+            layouts,
+            out: Joined::default(),
+            spaces: Vec::new(),
+            running: Vec::new(),
+            site_ids: HashMap::new(),
+            module_rows: HashMap::new(),
+            modules: Vec::new(),
+            binary_ids: HashMap::new(),
+            location_ids: HashMap::new(),
+            static_ids: HashMap::new(),
+            names: HashMap::new(),
+            start_order,
+            serial: 0,
+            ip_is_return_address,
+            scratch_cut: Vec::new(),
+            scratch_stale: Vec::new(),
+        };
+        joiner.binary("", &[]);
+        joiner.location(CodeAddress { binary: 0, offset: 0 });
+        joiner.out.stacks.push(RawStack::default());
+        joiner
+    }
+
+    /// Takes the next record; order stamps must not descend.
+    pub fn push(&mut self, record: &Record, sink: &mut impl AccessSink) {
+        if record.thread.0 > INDEX_MAX {
+            // A ring whose beginning was lost: nothing tells whose address space its addresses are in.
+            self.out.losses.inconsistent_records += 1;
+            return;
+        }
+        self.out.end = self.out.end.max(record.stamp.time);
+        match &record.event {
+            Event::Access(access) => self.access(record, access, sink),
+            Event::Alloc { address, bytes, kind, stack } => self.alloc(record, address.0, *bytes, *kind, *stack),
+            Event::Free { address } => self.free(record, address.0),
+            Event::Map { address, bytes, flags, path, stack, .. } => {
+                self.map(record, address.0, *bytes, *flags, path, *stack);
+            }
+            Event::Unmap { address, bytes } => self.unmap(record, address.0, *bytes),
+            Event::Stack { id, frames, truncated, failed } => self.stack(record, *id, frames, *truncated, *failed),
+            Event::ThreadStart { .. } => self.thread_start(record),
+            Event::ThreadEnd { index } => self.thread_end(record, *index),
+            Event::ThreadName { name } => {
+                if let Some(thread) = self.out.threads.get_mut(record.thread.0 as usize) {
+                    thread.name = name.as_str().into();
+                }
+            }
+            Event::ProcessStart { .. } => self.process_start(record),
+            Event::ProcessEnd { index, by_exec, code } => self.process_end(record, *index, *by_exec, *code),
+            Event::Module { id, address, bytes, bias, path, build_id } => {
+                self.module(record, *id, (address.0, *bytes, *bias), path, build_id);
+            }
+            Event::ModuleEnd { id } => self.module_end(record, *id),
+            Event::Place { address, pages, node, cause } => self.place(record, address.0, *pages, *node, *cause),
+            Event::Cpu { cpu, node } => {
+                let running = self.running(record.thread);
+                running.cpu = Some(*cpu);
+                running.node = Some(*node);
+            }
+            Event::Counters(totals) => self.counters(record, totals),
+            Event::Lost { count, cause } => self.lost(record, *count, *cause),
+            Event::Mark { text } => self.out.marks.push(MarkRow {
+                time_ns: record.stamp.time.0,
+                order: self.order(record),
+                thread: record.thread.0,
+                text: text.as_str().into(),
+            }),
+            Event::Sync { kind, object, began } => self.out.syncs.push(SyncRow {
+                began_ns: began.0,
+                ended_ns: record.stamp.time.0,
+                order: self.order(record),
+                thread: record.thread.0,
+                kind: layout::sync_kind_name(*kind).into(),
+                object: *object,
+            }),
+        }
+    }
+
+    /// The tables.
+    pub fn finish(self) -> Joined {
+        self.out
+    }
+
+    fn access(&mut self, record: &Record, access: &Access, sink: &mut impl AccessSink) {
+        let thread = self.known_thread(record.thread);
+        let (process, cpu, node) = (thread.process, thread.cpu, thread.node);
+        let address = access.address.0;
+        let node = access.node.or(node);
+        let found = self.find(process, address);
+        if found.is_none() {
+            self.out.losses.accesses_without_object += 1;
+        }
+        let home = access.home.or_else(|| self.home(process, address, access.weight, node));
+        if home.is_none() {
+            self.out.losses.accesses_without_home += 1;
+        }
+        let recorded_ip = access.ip.0;
+        let ip = if self.ip_is_return_address { recorded_ip.saturating_sub(1) } else { recorded_ip };
+        let location = self.code_at(record.thread, process, ip);
+        let access = AccessRef {
+            row: 0,
+            time: record.stamp.time,
+            thread: record.thread,
+            object: found.map(ObjectId),
+            address: access.address,
+            location,
+            stack: access.stack,
+            cpu: access.cpu.or(cpu),
+            node,
+            home,
+            is_write: access.is_write,
+            is_atomic: access.is_atomic,
+            is_range: access.is_range,
+            level: access.level,
+            latency_cycles: access.latency_cycles,
+            weight: access.weight,
+        };
+        sink.access(&JoinedAccess { order: self.order(record), ip: recorded_ip, access });
+    }
+
+    /// The order stamp of a record, counted from the start of the recording.
+    #[inline]
+    fn order(&self, record: &Record) -> u64 {
+        record.stamp.order.0.saturating_sub(self.start_order)
+    }
+
+    #[inline]
+    fn find(&mut self, process: ProcessIndex, address: u64) -> Option<u32> {
+        let modules = &self.modules;
+        match self.spaces[process.0 as usize].find(address, |module| modules[module as usize].path) {
+            Found::Object(object) => Some(object),
+            Found::Module(module, beneath) => self.static_object(process, module, address).or(beneath),
+            Found::Nothing => None,
+        }
+    }
+
+    /// A placement record's home; without any, the first touch, where every access is recorded so that the first is known.
+    fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
+        let space = &mut self.spaces[process.0 as usize];
+        let known = space.homes.get(address);
+        if known.is_some() || weight != 1 {
+            return known;
+        }
+        Arc::make_mut(&mut space.homes).set(address, 1, node?);
+        node
+    }
+
+    /// The symbol or section of a loaded binary at `address`, as an object made at its first use.
+    fn static_object(&mut self, process: ProcessIndex, row: u32, address: u64) -> Option<u32> {
+        let module = &mut self.modules[row as usize];
+        if module.layout.is_none() {
+            let binary = &self.out.binaries[module.binary as usize];
+            module.layout = Some(self.layouts.layout(&binary.path, &binary.build_id));
+        }
+        let layout = module.layout.clone()?;
+        let item = layout.find(address.wrapping_sub(module.bias))?;
+        if let Some(&object) = self.static_ids.get(&(row, item)) {
+            return Some(object);
+        }
+        let (binary, start) = (module.binary, module.bias.wrapping_add(layout.offset(item)));
+        let name = layout.name(item).clone();
+        let key =
+            if layout.is_symbol(item) { SiteKey::Symbol { binary, name } } else { SiteKey::Section { binary, name } };
+        let site = self.site(key);
+        let object = Object {
+            site,
+            process,
+            address: numapilot_trace::ids::VirtAddr(start),
+            bytes: layout.bytes(item),
+            ..Object::default()
+        };
+        let object = self.new_object(object, 0);
+        self.static_ids.insert((row, item), object);
+        Some(object)
+    }
+
+    fn site(&mut self, key: SiteKey) -> SiteId {
+        if let Some(&site) = self.site_ids.get(&key) {
+            return site;
+        }
+        let site = SiteId(self.out.sites.len() as u32);
+        self.out.sites.push(key.clone());
+        self.site_ids.insert(key, site);
+        site
+    }
+
+    fn new_object(&mut self, object: Object, birth: u64) -> u32 {
+        let lifetime = Lifetime { birth, death: None };
+        let id = self.out.objects.len() as u32;
+        self.out.objects.push(Object { id: ObjectId(id), ..object });
+        self.out.lifetimes.push(lifetime);
+        id
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.names.get(name) {
+            return id;
+        }
+        let id = self.names.len() as u32 + 1;
+        self.names.insert(name.into(), id);
+        id
+    }
+
+    fn lost(&mut self, record: &Record, count: u64, cause: u32) {
+        self.out.lost.push(LossRow {
+            time_ns: record.stamp.time.0,
+            thread: Some(record.thread.0),
+            cause: layout::loss_name(cause).into(),
+            count,
+        });
+        let losses = &mut self.out.losses;
+        let counter = match cause {
+            layout::LOST_RING_FULL => &mut losses.ring_full,
+            layout::LOST_NO_SLOT => &mut losses.no_slot,
+            layout::LOST_STOPPED => &mut losses.stopped,
+            layout::LOST_STACK_TABLE => &mut losses.stack_table,
+            _ => &mut losses.inconsistent_records,
+        };
+        *counter = counter.saturating_add(count);
+    }
+}

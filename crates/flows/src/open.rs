@@ -1,0 +1,262 @@
+//! From tables to flows in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use numapilot_machine::{CpuId, NodeId};
+use numapilot_trace::chunk::RAW_FOLDER;
+use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::meta::{META_FILE, Meta};
+use numapilot_trace::record::Counters;
+use numapilot_trace::tables::{
+    AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, ProcessColumns,
+    StackColumns, Table, ThreadColumns, TraceReader,
+};
+
+use crate::access::Accesses;
+use crate::error::FlowError;
+use crate::finalise::finalise;
+use crate::model::{CountersAt, Frame, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
+use crate::rows::alloc_kind_from_name;
+use crate::trace::{Losses, Tables, Trace};
+
+/// Ids beyond these are damage: they are numbered one by one.
+const STACKS_MAX: u32 = 1 << 26;
+const LOCATIONS_MAX: u32 = 1 << 26;
+const NODES_MAX: u16 = 4096;
+
+impl Trace {
+    /// Opens `NAME.numatrace`. Where the tables are missing because the recorder was killed, they are made from `raw/` first, and
+    /// [`Trace::was_rebuilt`] says so.
+    ///
+    /// # Errors
+    /// If `dir` is no trace, is of a newer format, or is damaged.
+    pub fn open(dir: &Path) -> Result<Trace, FlowError> {
+        let mut was_rebuilt = false;
+        if !dir.join(META_FILE).exists() {
+            if !dir.join(RAW_FOLDER).is_dir() {
+                return Err(FlowError::NotATrace(dir.to_path_buf()));
+            }
+            finalise(dir)?;
+            was_rebuilt = true;
+        }
+        let reader = TraceReader::open(dir)?;
+        let meta = reader.meta().clone();
+        let tables = read_tables(dir, &reader, &meta)?;
+        let mut trace = Trace::from_tables(tables);
+        trace.set_origin(meta, was_rebuilt);
+        Ok(trace)
+    }
+}
+
+fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, FlowError> {
+    let inconsistent = |why: String| FlowError::Inconsistent { path: dir.to_path_buf(), why };
+    let accesses = read_accesses(dir, reader)?;
+    let (objects, sites) = objects(reader.read()?).map_err(inconsistent)?;
+    let counters = counters(reader.read()?, reader.read()?).map_err(inconsistent)?;
+    let threads = threads(reader.read()?, &counters).map_err(inconsistent)?;
+    let marks: MarkColumns = reader.read()?;
+    let tables = Tables {
+        accesses,
+        objects,
+        sites,
+        threads,
+        processes: processes(reader.read()?).map_err(inconsistent)?,
+        locations: locations(reader.read()?).map_err(inconsistent)?,
+        stacks: stacks(reader.read()?).map_err(inconsistent)?,
+        counters,
+        marks: marks.rows().map(|mark| (TimeNs(mark.time_ns), mark.text.to_string())).collect(),
+        end: TimeNs(meta.duration_ns),
+        losses: losses(meta),
+    };
+    tables.accesses.check(tables.objects.len(), tables.threads.len()).map_err(inconsistent)?;
+    Ok(tables)
+}
+
+fn read_accesses(dir: &Path, reader: &TraceReader) -> Result<Accesses, FlowError> {
+    let mut table = reader.table::<AccessColumns>()?;
+    let rows = table.rows();
+    if rows >= u64::from(u32::MAX) {
+        return Err(FlowError::TooLarge { path: dir.to_path_buf(), rows });
+    }
+    let mut accesses = Accesses::default();
+    while let Some(group) = table.next_group()? {
+        accesses.append(group);
+    }
+    Ok(accesses)
+}
+
+/// Fails unless ids count from 0, row by row.
+fn check_ids(table: &str, ids: &[u32]) -> Result<(), String> {
+    match ids.iter().enumerate().find(|&(row, &id)| row as u32 != id) {
+        None => Ok(()),
+        Some((row, id)) => Err(format!("row {row} of `{table}` has number {id}")),
+    }
+}
+
+fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
+    check_ids("objects", &columns.object)?;
+    let mut sites: Vec<Option<Site>> = Vec::new();
+    let mut objects = Vec::with_capacity(columns.len());
+    for row in columns.rows() {
+        let index = row.site as usize;
+        if index > columns.len() {
+            return Err(format!("object {} has site {}, more than there can be", row.object, row.site));
+        }
+        if index >= sites.len() {
+            sites.resize(index + 1, None);
+        }
+        sites[index].get_or_insert_with(|| Site {
+            kind: ObjectKind::from_word(&row.kind).unwrap_or_default(),
+            name: row.name.clone(),
+            function: row.site_function.clone(),
+            file: row.site_file.clone(),
+            line: row.site_line,
+            module: row.module.clone(),
+        });
+        objects.push(Object {
+            id: ObjectId(row.object),
+            site: SiteId(row.site),
+            process: ProcessIndex(row.process),
+            address: VirtAddr(row.address),
+            bytes: row.bytes,
+            birth: TimeNs(row.birth_ns),
+            death: row.death_ns.map(TimeNs),
+            thread: row.thread.map(ThreadIndex),
+            cpu: row.cpu.map(CpuId),
+            node: row.node.map(NodeId),
+            stack: StackId(row.stack),
+            alloc_kind: row.alloc_kind.as_deref().and_then(alloc_kind_from_name),
+        });
+    }
+    Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
+}
+
+fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread>, String> {
+    check_ids("threads", &columns.thread)?;
+    let mut last: BTreeMap<ThreadIndex, &Counters> = BTreeMap::new();
+    for at in counters {
+        last.insert(at.thread, &at.totals);
+    }
+    let rows = columns.rows().map(|row| Thread {
+        index: ThreadIndex(row.thread),
+        process: ProcessIndex(row.process),
+        tid: row.tid,
+        name: row.name,
+        start_function: row.start_function,
+        parent: row.parent.map(ThreadIndex),
+        cpu: row.cpu.map(CpuId),
+        node: row.node.map(NodeId),
+        start: TimeNs(row.start_ns),
+        end: row.end_ns.map(TimeNs),
+        stack_object: row.stack_object.map(ObjectId),
+        counters: last.get(&ThreadIndex(row.thread)).map(|&totals| totals.clone()),
+    });
+    Ok(rows.collect())
+}
+
+fn processes(columns: ProcessColumns) -> Result<Vec<Process>, String> {
+    check_ids("processes", &columns.process)?;
+    let rows = columns.rows().map(|row| Process {
+        index: ProcessIndex(row.process),
+        pid: row.pid,
+        parent: row.parent.map(ProcessIndex),
+        by_exec: row.by_exec,
+        exe: row.exe,
+        arguments: serde_json::from_str(&row.arguments).unwrap_or_default(),
+        start: TimeNs(row.start_ns),
+        end: row.end_ns.map(TimeNs),
+    });
+    Ok(rows.collect())
+}
+
+fn locations(columns: FrameColumns) -> Result<Vec<Location>, String> {
+    let mut locations = vec![Location { frames: vec![Frame::default()], ..Location::default() }];
+    for row in columns.rows() {
+        let index = row.location as usize;
+        if row.location > LOCATIONS_MAX || index > locations.len() {
+            return Err(format!("`frames` has location {} after {}", row.location, locations.len() - 1));
+        }
+        if index == locations.len() {
+            locations.push(Location { module: row.module, offset: row.offset, frames: Vec::with_capacity(1) });
+        }
+        locations[index].frames.push(Frame {
+            function: row.function,
+            file: row.file,
+            line: row.line,
+            inlined: row.is_inlined,
+        });
+    }
+    Ok(locations)
+}
+
+fn stacks(columns: StackColumns) -> Result<Vec<Vec<LocationId>>, String> {
+    let mut stacks: Vec<Vec<LocationId>> = vec![Vec::new()];
+    for (&stack, &location) in columns.stack.iter().zip(&columns.location) {
+        if stack > STACKS_MAX {
+            return Err(format!("`stacks` has stack {stack}, more than there can be"));
+        }
+        if stacks.len() <= stack as usize {
+            stacks.resize(stack as usize + 1, Vec::new());
+        }
+        stacks[stack as usize].push(LocationId(location));
+    }
+    Ok(stacks)
+}
+
+fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<CountersAt>, String> {
+    let mut rows: Vec<CountersAt> = columns
+        .rows()
+        .map(|row| CountersAt {
+            time: TimeNs(row.time_ns),
+            thread: ThreadIndex(row.thread),
+            node: row.node.map(NodeId),
+            totals: Counters {
+                accesses: row.accesses,
+                l2_lookups: row.l2_lookups,
+                l3_lookups: row.l3_lookups,
+                memory_accesses: row.memory_accesses,
+                cache_transfers: row.cache_transfers,
+                memory_writes: row.memory_writes,
+                wait_cycles: row.wait_cycles,
+                by_home: Vec::new(),
+            },
+        })
+        .collect();
+    // Both tables are in the same order, and rows without accesses have none in the second.
+    let mut next = 0;
+    for home in by_home.rows() {
+        let key = (home.time_ns, home.thread, home.node);
+        let matches = |row: &CountersAt| (row.time.0, row.thread.0, row.node.map(|node| node.0)) == key;
+        while next < rows.len() && !matches(&rows[next]) {
+            next += 1;
+        }
+        let Some(row) = rows.get_mut(next).filter(|_| home.home < NODES_MAX) else {
+            return Err(format!("`counters_by_home` has a row at {} ns that `counters` has not", home.time_ns));
+        };
+        let by_home = &mut row.totals.by_home;
+        by_home.resize(by_home.len().max(usize::from(home.home) + 1), 0);
+        by_home[usize::from(home.home)] = home.memory_accesses;
+    }
+    Ok(rows)
+}
+
+fn losses(meta: &Meta) -> Losses {
+    let losses = &meta.losses;
+    let more = |name: &str| losses.more.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    Losses {
+        ring_full: losses.ring_full,
+        no_slot: losses.no_slot,
+        stopped: losses.stopped,
+        stack_table: more("stack_table"),
+        damaged_chunks: losses.damaged_chunks + losses.missing_chunks,
+        torn_chunks: more("torn_chunks"),
+        failed_unwinds: losses.failed_unwinds,
+        truncated_stacks: more("truncated_stacks"),
+        unresolved_locations: more("unresolved_locations"),
+        accesses_without_object: losses.unattributed_accesses,
+        accesses_without_home: more("accesses_without_home"),
+        unmatched_frees: more("unmatched_frees"),
+        inconsistent_records: more("inconsistent_records"),
+    }
+}

@@ -1,0 +1,253 @@
+//! Rows of the tables, from what the join and the symbols know.
+
+use std::sync::Arc;
+
+use numapilot_trace::chunk::{Damage, Problem};
+use numapilot_trace::record::AllocKind;
+use numapilot_trace::tables::{
+    AccessColumns, CounterColumns, CounterRow, FrameColumns, FrameRow, HomeCounterColumns, HomeCounterRow, LossRow,
+    ObjectColumns, ObjectRow, ProcessColumns, ProcessRow, StackColumns, StackRow, Table, TableError, ThreadColumns,
+    ThreadRow, TraceWriter,
+};
+
+use crate::finalise::empty;
+use crate::join::Joined;
+use crate::symbolise::Names;
+
+/// Names of allocation calls in the tables, by [`AllocKind`].
+const ALLOC_KINDS: [(AllocKind, &str); 9] = [
+    (AllocKind::Malloc, "malloc"),
+    (AllocKind::Calloc, "calloc"),
+    (AllocKind::Realloc, "realloc"),
+    (AllocKind::Aligned, "aligned"),
+    (AllocKind::New, "new"),
+    (AllocKind::NewArray, "new_array"),
+    (AllocKind::Numa, "numa"),
+    (AllocKind::Brk, "brk"),
+    (AllocKind::Shm, "shm"),
+];
+
+pub(crate) fn alloc_kind_from_name(name: &str) -> Option<AllocKind> {
+    ALLOC_KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+}
+
+/// Sorts by time (keeping real order among equals) and leaves the first `rows` rows in `columns`; the rest is returned.
+pub(crate) fn split_in_time_order(columns: &mut AccessColumns, rows: usize) -> AccessColumns {
+    let count = columns.len();
+    let mut keys: Vec<(u64, u32)> = columns.time_ns.iter().copied().zip(0..count as u32).collect();
+    if !keys.is_sorted() {
+        keys.sort_unstable();
+    }
+    let (first, rest) = keys.split_at(rows.min(count));
+    let gathered = gather(columns, first);
+    let rest = gather(columns, rest);
+    *columns = gathered;
+    rest
+}
+
+fn gather(columns: &AccessColumns, keys: &[(u64, u32)]) -> AccessColumns {
+    fn pick<T: Copy>(column: &[T], keys: &[(u64, u32)]) -> Vec<T> {
+        keys.iter().map(|&(_, row)| column[row as usize]).collect()
+    }
+    AccessColumns {
+        time_ns: pick(&columns.time_ns, keys),
+        order: pick(&columns.order, keys),
+        thread: pick(&columns.thread, keys),
+        address: pick(&columns.address, keys),
+        object: pick(&columns.object, keys),
+        cpu: pick(&columns.cpu, keys),
+        node: pick(&columns.node, keys),
+        home: pick(&columns.home, keys),
+        is_write: pick(&columns.is_write, keys),
+        is_atomic: pick(&columns.is_atomic, keys),
+        is_range: pick(&columns.is_range, keys),
+        level: pick(&columns.level, keys),
+        latency_cycles: pick(&columns.latency_cycles, keys),
+        ip: pick(&columns.ip, keys),
+        location: pick(&columns.location, keys),
+        stack: pick(&columns.stack, keys),
+        weight: pick(&columns.weight, keys),
+    }
+}
+
+/// Writes every table but `accesses`.
+pub(crate) fn write_tables(
+    writer: &mut TraceWriter,
+    joined: &Joined,
+    names: &Names,
+    problems: &[Problem],
+) -> Result<(), TableError> {
+    writer.write(&objects(joined, names))?;
+    writer.write(&threads(joined, names))?;
+    writer.write(&processes(joined))?;
+    writer.write(&joined.modules)?;
+    writer.write(&stacks(joined))?;
+    writer.write(&frames(names))?;
+    writer.write(&joined.placements)?;
+    let (counters, by_home) = counters(joined);
+    writer.write(&counters)?;
+    writer.write(&by_home)?;
+    writer.write(&joined.syncs)?;
+    let mut losses = joined.lost.clone();
+    for problem in problems {
+        let (cause, count) = match problem.damage {
+            Damage::TornTail => ("chunk_torn", problem.bytes),
+            Damage::NoBases(records) => ("no_stamps", records),
+            _ => ("chunk_damaged", problem.bytes),
+        };
+        losses.push(LossRow { time_ns: joined.end.0, thread: None, cause: cause.into(), count });
+    }
+    writer.write(&losses)?;
+    writer.write(&joined.marks)
+}
+
+fn objects(joined: &Joined, names: &Names) -> ObjectColumns {
+    let kinds = crate::model::ObjectKind::ALL.map(|kind| Arc::<str>::from(kind.word()));
+    let calls = ALLOC_KINDS.map(|(_, name)| Arc::<str>::from(name));
+    let mut columns = ObjectColumns::default();
+    columns.reserve(joined.objects.len());
+    for (object, lifetime) in joined.objects.iter().zip(&joined.lifetimes) {
+        let site_id = names.site_of_key[object.site.0 as usize];
+        let site = &names.sites[site_id.0 as usize];
+        columns.push(ObjectRow {
+            object: object.id.0,
+            kind: kinds[site.kind as usize].clone(),
+            name: site.name.clone(),
+            site: site_id.0,
+            site_function: site.function.clone(),
+            site_file: site.file.clone(),
+            site_line: site.line,
+            module: site.module.clone(),
+            address: object.address.0,
+            bytes: object.bytes,
+            process: object.process.0,
+            thread: object.thread.map(|thread| thread.0),
+            cpu: object.cpu.map(|cpu| cpu.0),
+            node: object.node.map(|node| node.0),
+            birth_ns: object.birth.0,
+            death_ns: object.death.map(|time| time.0),
+            birth_order: lifetime.birth,
+            death_order: lifetime.death,
+            stack: object.stack.0,
+            alloc_kind: object.alloc_kind.map(|kind| calls[kind as usize].clone()),
+        });
+    }
+    columns
+}
+
+fn threads(joined: &Joined, names: &Names) -> ThreadColumns {
+    let mut columns = ThreadColumns::default();
+    for (thread, extra) in joined.threads.iter().zip(&joined.thread_extras) {
+        let counters = thread.counters.as_ref();
+        let start = names.locations.get(extra.start_location.0 as usize).and_then(|location| location.frames.last());
+        columns.push(ThreadRow {
+            thread: thread.index.0,
+            process: thread.process.0,
+            pid: extra.pid,
+            tid: thread.tid,
+            name: thread.name.clone(),
+            start_function: start.map_or_else(empty, |frame| frame.function.clone()),
+            start_routine: extra.start_routine,
+            parent: thread.parent.map(|parent| parent.0),
+            cpu: thread.cpu.map(|cpu| cpu.0),
+            node: thread.node.map(|node| node.0),
+            start_ns: thread.start.0,
+            end_ns: thread.end.map(|end| end.0),
+            start_order: extra.start_order,
+            end_order: extra.end_order,
+            stack_object: thread.stack_object.map(|object| object.0),
+            created_at: extra.created_at.0,
+            accesses: counters.map(|counters| counters.accesses),
+            memory_accesses: counters.map(|counters| counters.memory_accesses),
+            memory_writes: counters.map(|counters| counters.memory_writes),
+            cache_transfers: counters.map(|counters| counters.cache_transfers),
+            wait_cycles: counters.map(|counters| counters.wait_cycles),
+        });
+    }
+    columns
+}
+
+fn processes(joined: &Joined) -> ProcessColumns {
+    let mut columns = ProcessColumns::default();
+    for (process, extra) in joined.processes.iter().zip(&joined.process_extras) {
+        columns.push(ProcessRow {
+            process: process.index.0,
+            pid: process.pid,
+            parent_pid: extra.parent_pid,
+            parent: process.parent.map(|parent| parent.0),
+            by_exec: process.by_exec,
+            exe: process.exe.clone(),
+            arguments: serde_json::Value::from(process.arguments.clone()).to_string().into(),
+            start_ns: process.start.0,
+            end_ns: process.end.map(|end| end.0),
+            exit_code: extra.exit_code.map(|code| code as u32),
+        });
+    }
+    columns
+}
+
+fn stacks(joined: &Joined) -> StackColumns {
+    let mut columns = StackColumns::default();
+    for (stack, raw) in joined.stacks.iter().enumerate() {
+        for (depth, (ip, location)) in raw.frames.iter().enumerate().take(usize::from(u16::MAX)) {
+            columns.push(StackRow {
+                stack: stack as u32,
+                depth: depth as u16,
+                ip: *ip,
+                location: location.0,
+                is_cut: raw.is_cut,
+            });
+        }
+    }
+    columns
+}
+
+fn frames(names: &Names) -> FrameColumns {
+    let mut columns = FrameColumns::default();
+    for (index, location) in names.locations.iter().enumerate().skip(1) {
+        for (depth, frame) in location.frames.iter().enumerate().take(usize::from(u16::MAX)) {
+            columns.push(FrameRow {
+                location: index as u32,
+                depth: depth as u16,
+                module: location.module.clone(),
+                offset: location.offset,
+                function: frame.function.clone(),
+                file: frame.file.clone(),
+                line: frame.line,
+                column: 0,
+                is_inlined: frame.inlined,
+            });
+        }
+    }
+    columns
+}
+
+fn counters(joined: &Joined) -> (CounterColumns, HomeCounterColumns) {
+    let mut counters = CounterColumns::default();
+    let mut by_home = HomeCounterColumns::default();
+    for at in &joined.counters {
+        let node = at.node.map(|node| node.0);
+        counters.push(CounterRow {
+            time_ns: at.time.0,
+            thread: at.thread.0,
+            node,
+            accesses: at.totals.accesses,
+            l2_lookups: at.totals.l2_lookups,
+            l3_lookups: at.totals.l3_lookups,
+            memory_accesses: at.totals.memory_accesses,
+            cache_transfers: at.totals.cache_transfers,
+            memory_writes: at.totals.memory_writes,
+            wait_cycles: at.totals.wait_cycles,
+        });
+        for (home, &accesses) in at.totals.by_home.iter().enumerate().filter(|&(_, &accesses)| accesses > 0) {
+            by_home.push(HomeCounterRow {
+                time_ns: at.time.0,
+                thread: at.thread.0,
+                node,
+                home: home as u16,
+                memory_accesses: accesses,
+            });
+        }
+    }
+    (counters, by_home)
+}

@@ -1,0 +1,208 @@
+//! Names for what the join found: code locations, allocation sites, static objects, stacks.
+//!
+//! Each code address is looked up once, per binary, on as many threads as there are CPUs to use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use numapilot_symbols::{ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SourceCache, Symbolizer, name_site};
+
+use crate::join::{Binary, Joined, Layouts, SiteKey};
+use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};
+
+/// Fewer code addresses than this are not worth a second thread.
+const PARALLEL_FROM: usize = 500;
+const WORKERS_MAX: usize = 4;
+
+/// Names of a whole recording.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// By location.
+    pub locations: Vec<Location>,
+    /// Distinct sites.
+    pub sites: Vec<Site>,
+    /// From the join's site numbers to `sites`.
+    pub site_of_key: Vec<SiteId>,
+    /// Locations without a function name.
+    pub unresolved: u64,
+}
+
+/// Layouts read from the binaries on this machine, each once.
+#[derive(Debug, Default)]
+pub(crate) struct ElfLayouts {
+    read: HashMap<(String, Vec<u8>), Arc<ModuleLayout>>,
+}
+
+impl Layouts for ElfLayouts {
+    fn layout(&mut self, path: &str, build_id: &[u8]) -> Arc<ModuleLayout> {
+        let key = (path.to_owned(), build_id.to_vec());
+        let read = || Arc::new(ModuleLayout::read(path, build_id).unwrap_or_default());
+        self.read.entry(key).or_insert_with(read).clone()
+    }
+}
+
+/// Shares equal strings.
+#[derive(Default)]
+struct Strings(HashMap<String, Arc<str>>);
+
+impl Strings {
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.0.get(text) {
+            return shared.clone();
+        }
+        let shared: Arc<str> = text.into();
+        self.0.insert(text.to_owned(), shared.clone());
+        shared
+    }
+}
+
+/// Resolves everything.
+pub(crate) fn resolve(joined: &Joined) -> Names {
+    let mut strings = Strings::default();
+    let mut names = Names::default();
+    let resolved = resolve_locations(joined);
+    for (address, resolved) in joined.locations.iter().zip(resolved) {
+        let module = joined.binaries[address.binary as usize].path.clone();
+        let frames = match resolved {
+            Ok(frames) => frames
+                .iter()
+                .map(|frame| Frame {
+                    function: strings.share(&frame.function),
+                    file: strings.share(&frame.file),
+                    line: frame.line,
+                    inlined: frame.inlined,
+                })
+                .collect(),
+            Err(_) => {
+                names.unresolved += u64::from(!names.locations.is_empty());
+                vec![Frame { function: placeholder(&module, address.offset).into(), ..Frame::default() }]
+            }
+        };
+        names.locations.push(Location { module, offset: address.offset, frames });
+    }
+    if let Some(unknown) = names.locations.first_mut() {
+        *unknown = Location { frames: vec![Frame::default()], ..Location::default() };
+    }
+    name_sites(joined, &mut names);
+    names
+}
+
+/// `libfoo.so+0x1234`: what an address without a symbol is called.
+fn placeholder(module: &str, offset: u64) -> String {
+    let base = module.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("unknown");
+    format!("{}+{offset:#x}", numapilot_symbols::tidy(base))
+}
+
+fn resolve_locations(joined: &Joined) -> Vec<Resolved> {
+    let mut by_binary: Vec<Vec<u32>> = vec![Vec::new(); joined.binaries.len()];
+    for (index, address) in joined.locations.iter().enumerate() {
+        by_binary[address.binary as usize].push(index as u32);
+    }
+    let mut jobs: Vec<(u32, Vec<u32>)> = (0..).zip(by_binary).filter(|(_, addresses)| !addresses.is_empty()).collect();
+    jobs.sort_by_key(|(_, addresses)| std::cmp::Reverse(addresses.len()));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    let workers = if joined.locations.len() < PARALLEL_FROM { 1 } else { cpus.min(jobs.len()).max(1) };
+    let mut shares: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); workers];
+    let mut loads = vec![0; workers];
+    for job in jobs {
+        let least = (0..workers).min_by_key(|&worker| loads[worker]).unwrap_or(0);
+        loads[least] += job.1.len();
+        shares[least].push(job);
+    }
+    let mut resolved: Vec<Resolved> = vec![Err(numapilot_symbols::Unresolved::NoFile); joined.locations.len()];
+    std::thread::scope(|scope| {
+        let run = |share: Vec<(u32, Vec<u32>)>| move || resolve_share(joined, &share);
+        let mut shares = shares.into_iter();
+        let own = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| scope.spawn(run(share))).collect();
+        let mut results = run(own)();
+        for other in others {
+            // A worker that panicked leaves its addresses unresolved.
+            results.extend(other.join().unwrap_or_default());
+        }
+        for (index, result) in results {
+            resolved[index as usize] = result;
+        }
+    });
+    resolved
+}
+
+fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolved)> {
+    let mut symbolizer = ElfSymbolizer::new();
+    let mut results = Vec::new();
+    for (binary, indices) in share {
+        let Binary { path, build_id } = &joined.binaries[*binary as usize];
+        let offsets: Vec<u64> = indices.iter().map(|&index| joined.locations[index as usize].offset).collect();
+        let resolved = symbolizer.resolve(path, build_id, &offsets);
+        results.extend(indices.iter().copied().zip(resolved));
+    }
+    results
+}
+
+fn name_sites(joined: &Joined, names: &mut Names) {
+    let mut sources = SourceCache::new();
+    let mut strings = Strings::default();
+    let mut ids: HashMap<Site, SiteId> = HashMap::new();
+    for key in &joined.sites {
+        let site = name_site_of(key, joined, &names.locations, &mut sources, &mut strings);
+        let next = SiteId(names.sites.len() as u32);
+        let id = *ids.entry(site.clone()).or_insert(next);
+        if id == next {
+            names.sites.push(site);
+        }
+        names.site_of_key.push(id);
+    }
+}
+
+fn name_site_of(
+    key: &SiteKey,
+    joined: &Joined,
+    locations: &[Location],
+    sources: &mut SourceCache,
+    strings: &mut Strings,
+) -> Site {
+    let named = |kind, name: Arc<str>| Site { kind, name, ..Site::default() };
+    match key {
+        SiteKey::Allocation(kind, stack) => {
+            let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
+            let frames: Vec<SiteFrame<'_>> =
+                frames.iter().filter_map(|(_, at)| locations.get(at.0 as usize)).flat_map(site_frames).collect();
+            let site = name_site(&frames, sources);
+            Site {
+                kind: *kind,
+                name: strings.share(&site.name),
+                function: strings.share(&site.function),
+                file: strings.share(&site.file),
+                line: site.line,
+                module: strings.share(&site.module),
+            }
+        }
+        SiteKey::Symbol { binary, name } => {
+            Site { module: joined.binaries[*binary as usize].path.clone(), ..named(ObjectKind::Static, name.clone()) }
+        }
+        SiteKey::Section { binary, name } => {
+            Site { module: joined.binaries[*binary as usize].path.clone(), ..named(ObjectKind::Section, name.clone()) }
+        }
+        SiteKey::File(path) if path.starts_with('[') => named(ObjectKind::Section, path.clone()),
+        SiteKey::File(path) => named(ObjectKind::File, strings.share(&numapilot_symbols::tidy(path))),
+        SiteKey::Stacks(location) => named(ObjectKind::Stack, strings.share(&stack_name(*location, locations))),
+        SiteKey::Named(kind, name) => named(*kind, strings.share(name)),
+    }
+}
+
+fn stack_name(location: LocationId, locations: &[Location]) -> String {
+    let function = locations.get(location.0 as usize).and_then(|at| at.frames.last()).map(|frame| &*frame.function);
+    match function.filter(|_| location.0 != 0) {
+        Some(function) => format!("stack of {function}"),
+        None => "stack of the main thread".to_owned(),
+    }
+}
+
+fn site_frames(location: &Location) -> impl Iterator<Item = SiteFrame<'_>> {
+    location.frames.iter().map(|frame| SiteFrame {
+        function: &frame.function,
+        file: &frame.file,
+        line: frame.line,
+        module: &location.module,
+    })
+}
