@@ -161,7 +161,7 @@ static void attach(void) {
     struct np_slot *slot = np_thread_begin(&birth);
     if (slot == NULL) return;
     slot->in_hook = 1;
-    np_process_start(slot, 0, NP_NONE32, false);
+    np_process_begin_image(slot);
     np_modules_init(slot);
     np_maps_init(slot);
     np_alloc_init(slot);
@@ -225,7 +225,7 @@ NP_COLD struct np_slot *np_self_slow(void) {
         return tls->slot;
     }
     if (tls->phase == NP_PHASE_BUSY) return NULL;
-    if (!*np_fork_canary) np_thread_after_fork();
+    if (!*np_fork_canary) np_process_after_fork();
     if (np_tls_is_shared) return slot_by_tid(tls);
     if (tls->slot != NULL) return tls->slot;
     if (tls->phase != NP_PHASE_NEW) {

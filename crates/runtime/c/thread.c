@@ -156,7 +156,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     np_vtime_thread_start(slot, birth->creator_clock);
     tls->slot = slot;
     tls->end_rounds = 0;
-    tls->in_alloc = tls->nested = tls->nested_frees = 0;
+    tls->in_alloc = tls->nested = 0;
     if (has_end_key) pthread_setspecific(end_key, slot);
     __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
     put_thread_start(slot, birth, birth->order != 0 ? birth->order : np_order());
@@ -240,25 +240,28 @@ static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
             .creator_clock = np_track_only ? 0 : np_stamp_clock(slot),
             .start = routine,
         };
+        np_vtime_birth(entry->birth.creator_clock);
     }
     np_leave(slot);
     return entry;
 }
 
-/* noinline: these frames end every stack of the thread (np_thread_trampolines in stack.c looks for our own image). */
-static __attribute__((noinline)) void *begin_pthread(void *entry) {
+/* In a section of their own: these frames end every stack of the thread (unwind.c). */
+#define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
+
+static TRAMPOLINE void *begin_pthread(void *entry) {
     struct start start = *(struct start *)entry;
-    give_start(entry);
     if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    give_start(entry);
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
 }
 
-static __attribute__((noinline)) int begin_c11(void *entry) {
+static TRAMPOLINE int begin_c11(void *entry) {
     struct start start = *(struct start *)entry;
-    give_start(entry);
     if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    give_start(entry);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;
@@ -270,7 +273,10 @@ NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
     entry->routine = routine;
     entry->argument = argument;
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, entry);
-    if (result != 0) give_start(entry);
+    if (result != 0) {
+        np_vtime_birth_done(entry->birth.creator_clock);
+        give_start(entry);
+    }
     return result;
 }
 
@@ -280,13 +286,16 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
     entry->c11_routine = routine;
     entry->argument = argument;
     int result = NP_REAL(thrd_create)(thread, begin_c11, entry);
-    if (result != thrd_success) give_start(entry);
+    if (result != thrd_success) {
+        np_vtime_birth_done(entry->birth.creator_clock);
+        give_start(entry);
+    }
     return result;
 }
 
 /* -- clone() of threads -- */
 
-static int begin_clone(void *entry) {
+static TRAMPOLINE int begin_clone(void *entry) {
     struct start start = *(struct start *)entry;
     give_start(entry);
     /* Its storage is its creator's, which goes on using it: this slot is found by thread number only. */
@@ -321,7 +330,10 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
     entry->c11_routine = routine;
     entry->argument = argument;
     int result = NP_REAL(clone)(begin_clone, stack, flags, entry, parent_tid, tls, child_tid);
-    if (result < 0) give_start(entry);
+    if (result < 0) {
+        np_vtime_birth_done(entry->birth.creator_clock);
+        give_start(entry);
+    }
     return result;
 }
 

@@ -27,10 +27,12 @@ struct np_tls {
     uint32_t phase;
     uint32_t in_alloc;     /* inside the real allocator on behalf of a hook */
     uint32_t nested;       /* blocks made by allocation hooks reached from there */
-    uint32_t nested_frees;
     void *nested_last;     /* the last of those blocks */
+    size_t nested_bytes;   /* and its size */
+    void *outer_block;     /* the block that the outermost hook gives back */
     uint32_t end_rounds;   /* rounds of key destructors seen */
-    uint32_t reserved;
+    uint32_t forked_pid;   /* the child process that this thread has already been made anew in */
+    uint64_t fork_order;   /* stamp before the fork under way */
     char name[16];         /* as last written to the ring */
 };
 #define NP_STACK_CACHE_BYTES 65536u
@@ -97,16 +99,49 @@ void np_thread_after_fork(void);
 /* -- process.c -- */
 void np_process_init(void);
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec);
-void np_process_adopt_exec(struct np_slot *slot);
+/* The same for an image that has just been loaded: finds out whether it replaced another, and who started it. */
+void np_process_begin_image(struct np_slot *slot);
+/* In a forked child, at the latest at its first hook. */
+void np_process_after_fork(void);
 
 /* -- modules.c, map.c -- */
 void np_modules_init(struct np_slot *slot);
 void np_maps_init(struct np_slot *slot);
+void np_modules_after_fork(void);
+/* Announces modules that came, and ends those that went. Takes the loader's lock: only where the program itself could. */
+void np_modules_scan(struct np_slot *slot);
 /* The module around pc, announced if it was not yet: its .eh_frame_hdr, or NULL. */
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc);
 
-/* -- alloc.c -- */
+/* -- alloc.c, alloc_new.c -- */
 void np_alloc_init(struct np_slot *slot);
+/* False while the real functions are being looked up (the loader itself allocates): serve from bootstrap memory. */
+bool np_alloc_ready(void);
+/* After the real call: the block just made belongs to the caller of the hook. Returns it. */
+void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller);
+/* Reached inside the real allocator: the outer hook records. Returns the block. */
+void *np_alloc_nested(void *block, size_t bytes);
+void np_alloc_freed(void *block, uint64_t order);
+void np_alloc_nested_free(void *block);
+bool np_alloc_is_bootstrap(const void *block);
+
+/* -- unwind_cfi.c, unwind.c -- */
+enum np_rule_kind {
+    NP_RULE_FAIL = 0,        /* cannot be followed */
+    NP_RULE_SP = 1,          /* frame = sp + cfa */
+    NP_RULE_FP = 2,          /* frame = fp + cfa */
+    NP_RULE_FP_INDIRECT = 3, /* frame = *(fp + cfa): realigned stacks */
+    NP_RULE_END = 4,         /* outermost frame */
+    NP_RULE_SIGNAL = 5,      /* the kernel's signal frame */
+    NP_RULE_GUESS = 6,       /* no unwinding data: by frame pointer */
+};
+enum np_fp_rule { NP_FP_SAME = 0, NP_FP_AT_CFA = 1, NP_FP_AT_FP = 2, NP_FP_LOST = 3 };
+struct np_rule { uint8_t kind, fp_rule; int32_t cfa, fp; };
+/* The rule at pc by .eh_frame_hdr (NULL: none). */
+struct np_rule np_cfi_rule(const void *eh_frame_hdr, uintptr_t pc);
+/* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. */
+unsigned np_unwind(struct np_slot *slot, struct np_regs regs, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
+extern uint64_t np_unwind_generation;
 
 /* -- system calls that leave errno alone: a negative result is -errno -- */
 static inline long np_sys(long number, long a, long b, long c, long d, long e, long f) {
@@ -135,6 +170,14 @@ static inline long np_sys(long number, long a, long b, long c, long d, long e, l
 #define NP_SYS3(n, a, b, c) np_sys(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define NP_SYS4(n, a, b, c, d) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define NP_SYS6(n, a, b, c, d, e, f) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+static inline void np_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
+}
 
 /* Anonymous zeroed memory of our own, never recorded. NULL when there is none. */
 void *np_pages_new(size_t bytes);

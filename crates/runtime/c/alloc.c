@@ -1,0 +1,286 @@
+/* alloc.c: malloc's family. alloc_new.c: C++'s operators.
+ *
+ * Each hook calls the next definition of its function in load order, so jemalloc, tcmalloc and mimalloc work as without us; blocks get no header. What
+ * the real allocator calls in turn (operator new calls malloc) is not recorded again. A block is stamped after it was made and before
+ * it is given back, so two lives of one address never overlap. The loader allocates while we look up the real functions: such blocks come
+ * from bootstrap memory, and are never given back.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    __typeof__(&malloc) malloc;
+    __typeof__(&calloc) calloc;
+    __typeof__(&realloc) realloc;
+    __typeof__(&reallocarray) reallocarray;
+    __typeof__(&free) free;
+    __typeof__(&aligned_alloc) aligned_alloc;
+    __typeof__(&posix_memalign) posix_memalign;
+    __typeof__(&memalign) memalign;
+    __typeof__(&valloc) valloc;
+    __typeof__(&pvalloc) pvalloc;
+} real;
+static bool is_ready;
+static bool is_resolving;
+
+/* -- bootstrap memory -- */
+
+#define BOOTSTRAP_BYTES 65536u
+static char bootstrap[BOOTSTRAP_BYTES] __attribute__((aligned(64)));
+static size_t bootstrap_used;
+
+bool np_alloc_is_bootstrap(const void *block) {
+    return (uintptr_t)block - (uintptr_t)bootstrap < BOOTSTRAP_BYTES;
+}
+
+/* Zeroed, because it is never used twice. NULL when exhausted. */
+static NP_COLD void *bootstrap_alloc(size_t bytes, size_t alignment) {
+    if (bytes > BOOTSTRAP_BYTES || alignment > 64) return NULL;
+    size_t whole = ((bytes + 63) & ~(size_t)63) + (bytes == 0 ? 64 : 0);
+    size_t at = __atomic_fetch_add(&bootstrap_used, whole, __ATOMIC_RELAXED);
+    return at + whole <= BOOTSTRAP_BYTES ? bootstrap + at : NULL;
+}
+
+static NP_COLD bool resolve(void) {
+    if (__atomic_exchange_n(&is_resolving, true, __ATOMIC_ACQ_REL)) return is_ready;
+    real.calloc = np_real("calloc");
+    real.malloc = np_real("malloc");
+    real.realloc = np_real("realloc");
+    real.reallocarray = np_real("reallocarray");
+    real.free = np_real("free");
+    real.aligned_alloc = np_real("aligned_alloc");
+    real.posix_memalign = np_real("posix_memalign");
+    real.memalign = np_real("memalign");
+    real.valloc = np_real("valloc");
+    real.pvalloc = np_real("pvalloc");
+    __atomic_store_n(&is_ready, true, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool np_alloc_ready(void) {
+    return np_likely(is_ready) || resolve();
+}
+
+/* -- records -- */
+
+static NP_COLD void settle_nested(struct np_tls *tls, struct np_slot *slot, const void *block) {
+    uint32_t nested = tls->nested;
+    tls->nested = 0;
+    /* An inner block that holds the outer one is the same memory under its first name. */
+    if ((uintptr_t)block - (uintptr_t)tls->nested_last < tls->nested_bytes || block == tls->nested_last) nested--;
+    if (slot != NULL && nested != 0) np_lost_reentrant(slot, nested);
+    tls->nested_last = NULL;
+}
+
+static inline void put_alloc(struct np_slot *slot, void *block, size_t bytes, enum np_alloc_kind kind, uint32_t stack) {
+    uint64_t order = np_order();
+    if (np_unlikely(bytes >> 32 != 0)) {
+        uint64_t *words = np_begin(slot, NP_REC_ALLOC_BIG, (uintptr_t)block, 4, order);
+        if (words == NULL) return;
+        words[2] = stack | (uint64_t)kind << 32;
+        words[3] = bytes;
+        np_commit(slot, 4);
+        return;
+    }
+    unsigned count = kind == NP_ALLOC_MALLOC ? 3 : 4;
+    uint64_t *words = np_begin(slot, kind == NP_ALLOC_MALLOC ? NP_REC_ALLOC : NP_REC_ALLOC_KIND, (uintptr_t)block, count, order);
+    if (np_unlikely(words == NULL)) return;
+    words[2] = stack | (uint64_t)bytes << 32;
+    if (kind != NP_ALLOC_MALLOC) words[3] = kind;
+    np_commit(slot, count);
+}
+
+void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
+    struct np_slot *slot = np_slot_here();
+    if (np_unlikely(np_tls.nested != 0)) settle_nested(&np_tls, slot, block);
+    if (np_unlikely(block == NULL || slot == NULL)) return block;
+    if (np_unlikely(!np_enter(slot))) {
+        np_lost_reentrant(slot, 1);
+        return block;
+    }
+    put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
+    np_leave(slot);
+    return block;
+}
+
+void np_alloc_freed(void *block, uint64_t order) {
+    struct np_slot *slot = np_slot_here();
+    if (np_unlikely(slot == NULL)) return;
+    if (np_unlikely(!np_enter(slot))) {
+        np_lost_reentrant(slot, 1);
+        return;
+    }
+    if (np_likely(np_begin(slot, NP_REC_FREE, (uintptr_t)block, 2, order) != NULL)) np_commit(slot, 2);
+    np_leave(slot);
+}
+
+NP_COLD void *np_alloc_nested(void *block, size_t bytes) {
+    struct np_tls *tls = &np_tls;
+    if (block == NULL || (tls->nested != 0 && block == tls->nested_last)) return block;
+    tls->nested++;
+    tls->nested_last = block;
+    tls->nested_bytes = bytes;
+    return block;
+}
+
+/* Inside the real allocator: the outer hook's own block, or somebody else's (a signal handler's). */
+NP_COLD void np_alloc_nested_free(void *block) {
+    if (block != np_tls.outer_block) np_alloc_freed(block, np_order());
+}
+
+void np_record_alloc(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
+    struct np_slot *slot = block != NULL ? np_slot_here() : NULL;
+    if (slot == NULL) return;
+    bool entered = np_enter(slot); /* the hook that calls may be in already */
+    put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
+    if (entered) np_leave(slot);
+}
+
+void np_record_free(void *block) {
+    struct np_slot *slot = block != NULL ? np_slot_here() : NULL;
+    if (slot != NULL && np_begin(slot, NP_REC_FREE, (uintptr_t)block, 2, np_order()) != NULL) np_commit(slot, 2);
+}
+
+/* -- hooks -- */
+
+/* The real call between the marks that tell what it calls in turn that it is not alone. Anything that the hooks run from
+ * signal handlers leaves the marks as it found them. */
+#define INSIDE(call)                                             \
+    ({                                                           \
+        np_tls.in_alloc = 1;                                     \
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);                 \
+        __typeof__(call) result_ = (call);                       \
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);                 \
+        np_tls.in_alloc = 0;                                     \
+        result_;                                                 \
+    })
+
+NP_EXPORT void *malloc(size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, 16);
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.malloc(bytes), bytes);
+    return np_alloc_made(INSIDE(real.malloc(bytes)), bytes, NP_ALLOC_MALLOC, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *calloc(size_t count, size_t each) {
+    if (np_unlikely(!np_alloc_ready())) {
+        size_t bytes;
+        return __builtin_mul_overflow(count, each, &bytes) ? NULL : bootstrap_alloc(bytes, 16);
+    }
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.calloc(count, each), count * each);
+    return np_alloc_made(INSIDE(real.calloc(count, each)), count * each, NP_ALLOC_CALLOC, NP_CALLER_REGS());
+}
+
+NP_EXPORT void free(void *block) {
+    if (block == NULL || np_unlikely(np_alloc_is_bootstrap(block)) || np_unlikely(!np_alloc_ready())) return;
+    if (np_unlikely(np_tls.in_alloc)) {
+        np_alloc_nested_free(block);
+        real.free(block);
+        return;
+    }
+    np_alloc_freed(block, np_order());
+    np_tls.outer_block = block;
+    np_tls.in_alloc = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    real.free(block);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_tls.in_alloc = 0;
+}
+
+static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
+    void *block = malloc(bytes);
+    size_t most = (size_t)(bootstrap + BOOTSTRAP_BYTES - (char *)old);
+    if (block != NULL) memcpy(block, old, bytes < most ? bytes : most);
+    return block;
+}
+
+/* What a realloc of whatever spelling did. A failed one leaves the old block alive; one to size 0 may free and return nothing. */
+static void *reallocated(void *old, void *block, size_t bytes, uint64_t before, struct np_regs caller) {
+    if (old != NULL && (block != NULL || bytes == 0)) np_alloc_freed(old, before);
+    return np_alloc_made(block, bytes, NP_ALLOC_REALLOC, caller);
+}
+
+NP_EXPORT void *realloc(void *old, size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return old == NULL ? bootstrap_alloc(bytes, 16) : NULL;
+    if (np_unlikely(old != NULL && np_alloc_is_bootstrap(old))) return leave_bootstrap(old, bytes);
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.realloc(old, bytes), bytes);
+    np_tls.outer_block = old;
+    uint64_t before = np_order();
+    return reallocated(old, INSIDE(real.realloc(old, bytes)), bytes, before, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *reallocarray(void *old, size_t count, size_t each) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (np_unlikely(!np_alloc_ready())) return old == NULL ? bootstrap_alloc(bytes, 16) : NULL;
+    if (np_unlikely(old != NULL && np_alloc_is_bootstrap(old))) return leave_bootstrap(old, bytes);
+    __typeof__(&reallocarray) call = real.reallocarray;
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(call != NULL ? call(old, count, each) : real.realloc(old, bytes), bytes);
+    np_tls.outer_block = old;
+    uint64_t before = np_order();
+    void *block = INSIDE(call != NULL ? call(old, count, each) : real.realloc(old, bytes));
+    return reallocated(old, block, bytes, before, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, alignment);
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.aligned_alloc(alignment, bytes), bytes);
+    return np_alloc_made(INSIDE(real.aligned_alloc(alignment, bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *memalign(size_t alignment, size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, alignment);
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.memalign(alignment, bytes), bytes);
+    return np_alloc_made(INSIDE(real.memalign(alignment, bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
+}
+
+NP_EXPORT int posix_memalign(void **block, size_t alignment, size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return (*block = bootstrap_alloc(bytes, alignment)) != NULL ? 0 : ENOMEM;
+    if (np_unlikely(np_tls.in_alloc)) {
+        int result = real.posix_memalign(block, alignment, bytes);
+        if (result == 0) np_alloc_nested(*block, bytes);
+        return result;
+    }
+    int result = INSIDE(real.posix_memalign(block, alignment, bytes));
+    if (result == 0) np_alloc_made(*block, bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
+    return result;
+}
+
+NP_EXPORT void *valloc(size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return NULL;
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.valloc(bytes), bytes);
+    return np_alloc_made(INSIDE(real.valloc(bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
+}
+
+/* Whole pages are the caller's to use. */
+NP_EXPORT void *pvalloc(size_t bytes) {
+    if (np_unlikely(!np_alloc_ready())) return NULL;
+    size_t whole = (bytes + 4095) & ~(size_t)4095;
+    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.pvalloc(bytes), whole);
+    return np_alloc_made(INSIDE(real.pvalloc(bytes)), whole, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
+}
+
+/* -- start -- */
+
+static void put_mark(struct np_slot *slot, const char *text) {
+    size_t bytes = strlen(text);
+    unsigned count = 2 + np_words_for(bytes);
+    uint64_t *words = np_begin(slot, NP_REC_MARK, bytes, count, np_order());
+    if (words == NULL) return;
+    np_put_bytes(words + 2, text, bytes);
+    np_commit(slot, count);
+}
+
+/* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */
+void np_alloc_init(struct np_slot *slot) {
+    uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
+    if (first >= np_own_lo && first < np_own_hi) return;
+    put_mark(slot, "warning: the program brings its own malloc, which the tracker cannot stand before; its blocks are not recorded");
+}

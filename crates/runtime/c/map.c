@@ -1,0 +1,319 @@
+/* map.c: mappings: mmap, munmap, mremap, brk, System V shared memory, and advice that empties pages.
+ *
+ * What an allocator maps for itself is marked, so that only blocks are shown there. A mapping is stamped after it was made, its end before
+ * the system call, so that two lives of one address never overlap; where a call replaces mappings in place, their end is stamped before it too.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#define PATH_BYTES 1024u
+#define MAX_ATTACHED 256u
+
+static uint64_t whole_pages(uint64_t bytes) {
+    return (bytes + 4095) & ~4095ull;
+}
+
+struct mapping {
+    uintptr_t address;
+    uint64_t bytes, offset;
+    uint32_t flags, stack;
+    const char *path;
+    size_t path_bytes;
+};
+
+static void put_map(struct np_slot *slot, const struct mapping *map, uint64_t order) {
+    size_t limit = np_arena->ring_bytes / 8, path_bytes = map->path_bytes < limit ? map->path_bytes : limit;
+    unsigned count = 6 + np_words_for(path_bytes);
+    uint64_t *words = np_begin(slot, NP_REC_MAP, map->address, count, order);
+    if (words == NULL) return;
+    words[2] = map->stack | (uint64_t)map->flags << 32;
+    words[3] = map->bytes;
+    words[4] = map->offset;
+    words[5] = path_bytes;
+    np_put_bytes(words + 6, map->path, path_bytes);
+    np_commit(slot, count);
+}
+
+static void put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order) {
+    uint64_t *words = np_begin(slot, NP_REC_UNMAP, address, 3, order);
+    if (words == NULL) return;
+    words[2] = bytes;
+    np_commit(slot, 3);
+}
+
+/* -- what was there before us -- */
+
+static uint32_t flags_of_line(const struct np_maps_line *line) {
+    uint32_t flags = 0;
+    if (line->inode == 0) flags |= NP_MAP_ANONYMOUS;
+    if (line->perms[3] == 's') flags |= NP_MAP_SHARED;
+    if (line->perms[2] == 'x') flags |= NP_MAP_EXEC;
+    if (line->perms[1] == 'w') flags |= NP_MAP_WRITE;
+    if (line->path_bytes == 6 && memcmp(line->path, "[heap]", 6) == 0) flags |= NP_MAP_BRK;
+    if (line->path_bytes == 7 && memcmp(line->path, "[stack]", 7) == 0) flags |= NP_MAP_STACK;
+    return flags;
+}
+
+static bool put_initial(const struct np_maps_line *line, void *context) {
+    struct np_slot *slot = context;
+    uintptr_t arena = (uintptr_t)np_arena;
+    if (line->hi >> 47 != 0 || (line->lo >= arena && line->lo < arena + np_arena->arena_bytes)) return true;
+    struct mapping map = {.address = line->lo, .bytes = line->hi - line->lo, .offset = line->offset,
+                          .flags = flags_of_line(line) | NP_MAP_INITIAL, .path = line->path, .path_bytes = line->path_bytes};
+    put_map(slot, &map, np_order());
+    return true;
+}
+
+void np_maps_init(struct np_slot *slot) {
+    np_maps_each(put_initial, slot);
+}
+
+struct line_search { uintptr_t address; struct mapping *map; char *path; };
+
+static bool take_line(const struct np_maps_line *line, void *context) {
+    struct line_search *search = context;
+    if (search->address < line->lo || search->address >= line->hi) return true;
+    size_t bytes = line->path_bytes < PATH_BYTES ? line->path_bytes : PATH_BYTES;
+    memcpy(search->path, line->path, bytes);
+    search->map->path = search->path;
+    search->map->path_bytes = bytes;
+    search->map->flags |= flags_of_line(line) & ~(uint32_t)(NP_MAP_BRK | NP_MAP_STACK);
+    search->map->offset = line->offset + (search->address - line->lo) * (line->inode != 0);
+    return false;
+}
+
+/* -- mmap -- */
+
+static uint32_t allocator_flag(void) {
+    return np_tls.in_alloc != 0 ? NP_MAP_ALLOCATOR : 0;
+}
+
+static uint32_t flags_of_call(int protection, int flags) {
+    uint32_t result = allocator_flag();
+    if (flags & MAP_ANONYMOUS) result |= NP_MAP_ANONYMOUS;
+    if ((flags & MAP_TYPE) != MAP_PRIVATE) result |= NP_MAP_SHARED;
+    if (protection & PROT_EXEC) result |= NP_MAP_EXEC;
+    if (protection & PROT_WRITE) result |= NP_MAP_WRITE;
+    if (flags & MAP_STACK) result |= NP_MAP_STACK;
+    if (flags & MAP_HUGETLB) result |= NP_MAP_HUGE;
+    return result;
+}
+
+static size_t path_of_fd(int fd, char *path) {
+    char link[32] = "/proc/self/fd/", digits[12];
+    size_t at = 14, count = 0;
+    if (fd < 0) return 0;
+    for (unsigned value = (unsigned)fd; count == 0 || value != 0; value /= 10) digits[count++] = (char)('0' + value % 10);
+    while (count > 0) link[at++] = digits[--count];
+    link[at] = 0;
+    long got = NP_SYS4(SYS_readlinkat, AT_FDCWD, link, path, PATH_BYTES);
+    return got > 0 ? (size_t)got : 0;
+}
+
+struct mmap_call { void *address; size_t bytes; int protection, flags, fd; off_t offset; };
+
+static void record_mmap(const struct mmap_call *call, void *result, uint64_t before, struct np_regs caller) {
+    struct np_slot *slot = np_slot_here();
+    if (slot == NULL) return;
+    if (!np_enter(slot)) {
+        if (!(slot->in_hook & 1)) np_lost_reentrant(slot, 1);
+        return;
+    }
+    uint64_t bytes = whole_pages(call->bytes);
+    /* A fixed mapping silently replaces what was there. */
+    if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE) {
+        put_unmap(slot, (uintptr_t)result, bytes, before);
+        np_pages_forget((uintptr_t)result, bytes);
+    }
+    char path[PATH_BYTES];
+    struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
+                          .flags = flags_of_call(call->protection, call->flags), .path = path};
+    uint64_t order = np_order();
+    if (call->flags & MAP_ANONYMOUS) map.offset = 0;
+    else map.path_bytes = path_of_fd(call->fd, path);
+    map.stack = np_stack_id(slot, caller);
+    put_map(slot, &map, order);
+    np_leave(slot);
+}
+
+static void *do_mmap(const struct mmap_call *call, struct np_regs caller) {
+    uint64_t before = np_order();
+    long result = NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
+    if (result < 0 && result > -4096) {
+        errno = (int)-result;
+        return MAP_FAILED;
+    }
+    record_mmap(call, (void *)result, before, caller);
+    return (void *)result;
+}
+
+NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    struct mmap_call call = {address, bytes, protection, flags, fd, offset};
+    return do_mmap(&call, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
+    struct mmap_call call = {address, bytes, protection, flags, fd, offset};
+    return do_mmap(&call, NP_CALLER_REGS());
+}
+
+/* The slot with the guard taken, or NULL. Events of our own hooks' making are nobody's business; a signal handler's are counted. */
+static struct np_slot *enter(void) {
+    struct np_slot *slot = np_slot_here();
+    if (slot == NULL || np_enter(slot)) return slot;
+    if (!(slot->in_hook & 1)) np_lost_reentrant(slot, 1);
+    return NULL;
+}
+
+static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
+    struct np_slot *slot = enter();
+    if (slot == NULL) return;
+    put_unmap(slot, address, bytes, order);
+    np_pages_forget(address, bytes);
+    np_leave(slot);
+}
+
+/* Written before the call: afterwards another thread may have the addresses. A call that cannot succeed is not recorded: unaligned or empty. */
+NP_EXPORT int munmap(void *address, size_t bytes) {
+    if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= (uint64_t)1 << 47)
+        record_end((uintptr_t)address, whole_pages(bytes), np_order());
+    long result = NP_SYS2(SYS_munmap, address, bytes);
+    if (result == 0) return 0;
+    errno = (int)-result;
+    return -1;
+}
+
+static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint64_t new_bytes, uint64_t before, struct np_regs caller) {
+    struct np_slot *slot = enter();
+    if (slot == NULL) return;
+    uint64_t after = np_order();
+    char path[PATH_BYTES];
+    struct mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
+    struct line_search search = {new, &map, path};
+    np_maps_each(take_line, &search);
+    map.stack = np_stack_id(slot, caller);
+    put_unmap(slot, old, old_bytes, before);
+    put_map(slot, &map, after);
+    if (new != old) np_pages_forget(old, old_bytes);
+    else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
+    np_leave(slot);
+}
+
+NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    void *wanted = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
+    va_end(rest);
+    struct np_regs caller = NP_CALLER_REGS();
+    uint64_t before = np_order();
+    long result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
+    if (result < 0 && result > -4096) {
+        errno = (int)-result;
+        return MAP_FAILED;
+    }
+    record_mremap((uintptr_t)old, whole_pages(old_bytes), (uintptr_t)result, whole_pages(new_bytes), before, caller);
+    return (void *)result;
+}
+
+NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
+    int result = (int)NP_SYS3(SYS_madvise, address, bytes, advice);
+    if (result != 0) {
+        errno = -result;
+        return -1;
+    }
+    if (np_arena != NULL && (advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_REMOVE)) {
+        struct np_slot *slot = enter();
+        if (slot != NULL) {
+            np_pages_forget((uintptr_t)address, whole_pages(bytes));
+            np_leave(slot);
+        }
+    }
+    return 0;
+}
+
+/* -- the break -- */
+
+static void record_break(uintptr_t old, uintptr_t new, uint64_t before, struct np_regs caller) {
+    struct np_slot *slot = old != new ? enter() : NULL;
+    if (slot == NULL) return;
+    if (new > old) {
+        struct mapping map = {.address = old, .bytes = new - old, .stack = np_stack_id(slot, caller),
+                              .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_BRK | allocator_flag()};
+        put_map(slot, &map, np_order());
+    } else {
+        put_unmap(slot, new, old - new, before);
+        np_pages_forget((new + 4095) & ~(uintptr_t)4095, whole_pages(old) - whole_pages(new));
+    }
+    np_leave(slot);
+}
+
+NP_EXPORT void *sbrk(intptr_t bytes) {
+    struct np_regs caller = NP_CALLER_REGS();
+    uint64_t before = np_order();
+    void *old = NP_REAL(sbrk)(bytes);
+    if (old != (void *)-1 && np_arena != NULL) record_break((uintptr_t)old, (uintptr_t)old + (uintptr_t)bytes, before, caller);
+    return old;
+}
+
+NP_EXPORT int brk(void *end) {
+    struct np_regs caller = NP_CALLER_REGS();
+    uint64_t before = np_order();
+    uintptr_t old = (uintptr_t)NP_SYS1(SYS_brk, 0);
+    int result = NP_REAL(brk)(end);
+    if (result == 0 && np_arena != NULL) record_break(old, (uintptr_t)end, before, caller);
+    return result;
+}
+
+/* -- System V shared memory -- */
+
+static struct { uintptr_t address; uint64_t bytes; } attached[MAX_ATTACHED];
+
+static void remember_attached(uintptr_t address, uint64_t bytes) {
+    for (unsigned i = 0; i < MAX_ATTACHED; i++) {
+        uintptr_t expected = 0;
+        if (!__atomic_compare_exchange_n(&attached[i].address, &expected, address, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        attached[i].bytes = bytes;
+        return;
+    }
+}
+
+static uint64_t forget_attached(uintptr_t address) {
+    for (unsigned i = 0; i < MAX_ATTACHED; i++) {
+        if (__atomic_load_n(&attached[i].address, __ATOMIC_ACQUIRE) != address) continue;
+        uint64_t bytes = attached[i].bytes;
+        __atomic_store_n(&attached[i].address, 0, __ATOMIC_RELEASE);
+        return bytes;
+    }
+    return 0;
+}
+
+NP_EXPORT void *shmat(int id, const void *address, int flags) {
+    struct np_regs caller = NP_CALLER_REGS();
+    void *result = NP_REAL(shmat)(id, address, flags);
+    struct np_slot *slot = result != (void *)-1 ? enter() : NULL;
+    if (slot == NULL) return result;
+    int saved = errno;
+    struct shmid_ds status;
+    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? whole_pages(status.shm_segsz) : 0;
+    remember_attached((uintptr_t)result, bytes);
+    struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
+                          .flags = NP_MAP_SHARED | NP_MAP_SHM | (flags & SHM_RDONLY ? 0 : NP_MAP_WRITE)};
+    put_map(slot, &map, np_order());
+    np_leave(slot);
+    errno = saved;
+    return result;
+}
+
+NP_EXPORT int shmdt(const void *address) {
+    uint64_t bytes = np_arena != NULL ? forget_attached((uintptr_t)address) : 0;
+    if (bytes != 0) record_end((uintptr_t)address, bytes, np_order());
+    return NP_REAL(shmdt)(address);
+}

@@ -1,0 +1,279 @@
+/* modules.c: which binaries are loaded where.
+ *
+ * The loader searches a dlopen()ed library relative to its caller, which it knows by the return address; so the hook must not stand in
+ * between. It only notes that something may come and jumps on. Modules are then found in two ways: the first stack that passes through one finds it
+ * by _dl_find_object (no lock, safe in signal handlers), and dlsym, dlclose and exit, which take the loader's lock anyway, look at the whole list.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#define MAX_MODULES 2048u
+#define BUILD_ID_MAX 64u
+
+struct module {
+    uintptr_t lo, hi;       /* lo 0: free */
+    const void *eh_frame;   /* .eh_frame_hdr */
+    uint32_t id;
+    uint32_t seen;          /* number of the last scan that met it */
+};
+
+/* As glibc 2.35 declares it for x86-64 and aarch64; looked up at run time, older ones do without. */
+struct found_object {
+    unsigned long long flags;
+    void *map_start, *map_end;
+    struct link_map *link_map;
+    void *eh_frame;
+    unsigned long long reserved[7];
+};
+static int (*find_object)(void *pc, struct found_object *result);
+
+static struct module modules[MAX_MODULES];
+static uint32_t modules_used;
+static uint32_t modules_lock;
+static uint32_t scan_number;
+static bool list_may_have_changed;
+static unsigned long long adds_seen, subs_seen;
+
+/* Held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
+ * signal handler may have come in between. A forked child starts with it free. */
+static bool lock_modules(void) {
+    for (int tries = 0; tries < 2000; tries++) {
+        if (__atomic_exchange_n(&modules_lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
+        if (tries > 100) NP_SYS0(SYS_sched_yield);
+    }
+    return false;
+}
+
+static void unlock_modules(void) {
+    __atomic_store_n(&modules_lock, 0, __ATOMIC_RELEASE);
+}
+
+void np_modules_after_fork(void) {
+    unlock_modules();
+}
+
+struct image {
+    uintptr_t lo, hi, bias;
+    const void *eh_frame;
+    const char *path;
+    const void *build_id;
+    uint32_t build_id_bytes;
+};
+
+static void read_notes(struct image *image, const char *at, size_t bytes) {
+    while (bytes >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const void *)at;
+        size_t name = (note->n_namesz + 3u) & ~3u, content = (note->n_descsz + 3u) & ~3u, whole = sizeof *note + name + content;
+        if (whole > bytes) return;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(at + sizeof *note, "GNU", 4) == 0) {
+            image->build_id = at + sizeof *note + name;
+            image->build_id_bytes = note->n_descsz < BUILD_ID_MAX ? note->n_descsz : BUILD_ID_MAX;
+            return;
+        }
+        at += whole;
+        bytes -= whole;
+    }
+}
+
+static void read_segments(struct image *image, const ElfW(Phdr) *segments, unsigned count) {
+    image->lo = UINTPTR_MAX;
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t begin = image->bias + segments[i].p_vaddr, end = begin + segments[i].p_memsz;
+        if (segments[i].p_type == PT_LOAD) {
+            if ((begin & ~(uintptr_t)4095) < image->lo) image->lo = begin & ~(uintptr_t)4095;
+            if (((end + 4095) & ~(uintptr_t)4095) > image->hi) image->hi = (end + 4095) & ~(uintptr_t)4095;
+        } else if (segments[i].p_type == PT_GNU_EH_FRAME) {
+            image->eh_frame = (const void *)begin;
+        } else if (segments[i].p_type == PT_NOTE && image->build_id == NULL) {
+            read_notes(image, (const char *)begin, segments[i].p_memsz);
+        }
+    }
+}
+
+struct path_search { uintptr_t address; char *path; size_t size; };
+
+static bool take_path(const struct np_maps_line *line, void *context) {
+    struct path_search *search = context;
+    if (search->address < line->lo || search->address >= line->hi) return true;
+    if (line->path_bytes < search->size) memcpy(search->path, line->path, line->path_bytes + 1);
+    return false;
+}
+
+static void put_module(struct np_slot *slot, const struct image *image, uint32_t id, const char *path, uint64_t order) {
+    size_t path_bytes = strlen(path), limit = np_arena->ring_bytes / 8;
+    if (path_bytes > limit) path_bytes = limit;
+    unsigned path_words = np_words_for(path_bytes), count = 6 + path_words + np_words_for(image->build_id_bytes);
+    uint64_t *words = np_begin(slot, NP_REC_MODULE, id, count, order);
+    if (words == NULL) return;
+    words[2] = image->lo;
+    words[3] = image->hi - image->lo;
+    words[4] = image->bias;
+    words[5] = path_bytes | (uint64_t)image->build_id_bytes << 32;
+    np_put_bytes(words + 6, path, path_bytes);
+    np_put_bytes(words + 6 + path_words, image->build_id, image->build_id_bytes);
+    np_commit(slot, count);
+}
+
+/* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. */
+static void announce(struct np_slot *slot, const struct image *image) {
+    uint64_t order = np_order();
+    if (!lock_modules()) return;
+    struct module *place = NULL;
+    for (uint32_t i = 0; i < modules_used; i++) {
+        if (modules[i].lo == image->lo) {
+            modules[i].seen = scan_number;
+            unlock_modules();
+            return;
+        }
+        if (modules[i].lo == 0 && place == NULL) place = &modules[i];
+    }
+    if (place == NULL && modules_used < MAX_MODULES) place = &modules[modules_used];
+    uint32_t id = __atomic_fetch_add(&np_arena->next_module_id, 1, __ATOMIC_RELAXED);
+    if (place != NULL) {
+        *place = (struct module){image->lo, image->hi, image->eh_frame, id, scan_number};
+        if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
+    }
+    unlock_modules();
+    char path[1024];
+    struct path_search search = {image->lo, path, sizeof path};
+    path[0] = 0;
+    /* The main program has no name in the loader's list, and a relative one means nothing to a reader elsewhere. */
+    if (image->path == NULL || image->path[0] != '/') np_maps_each(take_path, &search);
+    put_module(slot, image, id, path[0] != 0 ? path : image->path != NULL ? image->path : "", order);
+}
+
+/* -- the whole list -- */
+
+struct scan { struct np_slot *slot; bool first; bool changed; };
+
+static int visit(struct dl_phdr_info *info, size_t size, void *context) {
+    struct scan *scan = context;
+    if (scan->first && size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
+        scan->first = false;
+        if (info->dlpi_adds == adds_seen && info->dlpi_subs == subs_seen) return 1;
+        adds_seen = info->dlpi_adds;
+        subs_seen = info->dlpi_subs;
+    }
+    scan->changed = true;
+    struct image image = {.bias = info->dlpi_addr, .path = info->dlpi_name};
+    read_segments(&image, info->dlpi_phdr, info->dlpi_phnum);
+    if (image.hi > image.lo) announce(scan->slot, &image);
+    return 0;
+}
+
+static void end_unseen(struct np_slot *slot) {
+    uint32_t gone[64], count = 0;
+    if (!lock_modules()) return;
+    for (uint32_t i = 0; i < modules_used && count < 64; i++) {
+        if (modules[i].lo == 0 || modules[i].seen == scan_number) continue;
+        gone[count++] = modules[i].id;
+        modules[i].lo = 0;
+    }
+    unlock_modules();
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone[i], 2, np_order());
+        if (words != NULL) np_commit(slot, 2);
+    }
+}
+
+void np_modules_scan(struct np_slot *slot) {
+    __atomic_store_n(&list_may_have_changed, false, __ATOMIC_RELAXED);
+    if (!lock_modules()) return;
+    scan_number++;
+    unlock_modules();
+    struct scan scan = {slot, true, false};
+    dl_iterate_phdr(visit, &scan);
+    if (scan.changed) end_unseen(slot);
+}
+
+void np_modules_init(struct np_slot *slot) {
+    find_object = (int (*)(void *, struct found_object *))np_real("_dl_find_object");
+    np_modules_scan(slot);
+}
+
+/* -- by address -- */
+
+static const void *known_eh_frame(uintptr_t pc) {
+    uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (modules[i].lo != 0 && pc >= modules[i].lo && pc < modules[i].hi) return modules[i].eh_frame;
+    return NULL;
+}
+
+const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
+    struct found_object found;
+    if (find_object == NULL) return known_eh_frame(pc);
+    if (find_object((void *)pc, &found) != 0) return NULL;
+    uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (modules[i].lo == (uintptr_t)found.map_start) return found.eh_frame;
+    const ElfW(Ehdr) *header = found.map_start;
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 && header->e_phoff < 4096) {
+        struct image image = {.bias = found.link_map->l_addr, .path = found.link_map->l_name};
+        read_segments(&image, (const void *)((const char *)header + header->e_phoff), header->e_phnum);
+        announce(slot, &image);
+    }
+    return found.eh_frame;
+}
+
+/* -- hooks -- */
+
+static void scan_if_changed(void) {
+    struct np_slot *slot = __atomic_load_n(&list_may_have_changed, __ATOMIC_RELAXED) ? np_self() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    np_modules_scan(slot);
+    np_leave(slot);
+}
+
+static void note_change(void) {
+    if (np_arena != NULL) __atomic_store_n(&list_may_have_changed, true, __ATOMIC_RELAXED);
+}
+
+/* The three below end in a jump, so that the loader sees the program's return address (a test holds us to it). */
+#define JUMPS __attribute__((optimize("O2", "optimize-sibling-calls")))
+
+NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
+    static __typeof__(&dlopen) real;
+    if (real == NULL) real = (__typeof__(&dlopen))np_real("dlopen");
+    scan_if_changed();
+    note_change();
+    return real(path, mode);
+}
+
+NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
+    static __typeof__(&dlmopen) real;
+    if (real == NULL) real = (__typeof__(&dlmopen))np_real("dlmopen");
+    note_change();
+    return real(space, path, mode);
+}
+
+static void *(*real_dlsym)(void *, const char *);
+
+static NP_COLD void find_dlsym(void) {
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (unsigned i = 0; i < 3 && real_dlsym == NULL; i++)
+        real_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (real_dlsym == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
+}
+
+NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
+    if (np_unlikely(real_dlsym == NULL)) find_dlsym();
+    if (np_unlikely(list_may_have_changed)) scan_if_changed();
+    return real_dlsym(handle, name);
+}
+
+NP_EXPORT int dlclose(void *handle) {
+    struct np_slot *slot = np_self();
+    if (slot != NULL) np_unwind_modules_changed();
+    int result = NP_REAL(dlclose)(handle);
+    if (slot == NULL || !np_enter(slot)) return result;
+    np_modules_scan(slot);
+    np_unwind_modules_changed();
+    np_leave(slot);
+    return result;
+}

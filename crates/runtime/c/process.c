@@ -1,0 +1,312 @@
+/* process.c: processes: who started them, fork, exec, exit.
+ *
+ * A forked child inherits the arena's mapping and everything in memory, but gets a process and a slot of its own before anything else of it is
+ * recorded. A program that replaces itself (exec) is recorded by its new image, which finds its old self in the arena by number. Children
+ * find the tracker and the arena through their environment, which the exec hooks complete without allocating.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXE_MAX 1024
+#define LINE_MAX_BYTES 3072
+
+static int quick_status;
+
+/* -- start and end -- */
+
+/* exe and command line in one buffer; static, because starting is single-threaded and stacks may be small. */
+static char start_text[EXE_MAX + LINE_MAX_BYTES];
+
+static size_t read_start_text(size_t *exe_bytes) {
+    long got = NP_SYS4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", start_text, EXE_MAX);
+    *exe_bytes = got > 0 ? (size_t)got : 0;
+    size_t limit = np_arena->ring_bytes / 8 < LINE_MAX_BYTES ? np_arena->ring_bytes / 8 : LINE_MAX_BYTES, bytes = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    while (bytes < limit && (got = NP_SYS3(SYS_read, fd, start_text + EXE_MAX + bytes, limit - bytes)) > 0) bytes += (size_t)got;
+    NP_SYS1(SYS_close, fd);
+    return bytes;
+}
+
+void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec) {
+    size_t exe_bytes, line_bytes = read_start_text(&exe_bytes);
+    unsigned exe_words = np_words_for(exe_bytes), count = 5 + exe_words + np_words_for(line_bytes);
+    uint64_t *words = np_begin(slot, NP_REC_PROCESS_START, slot->process_index, count, order != 0 ? order : np_order());
+    if (words == NULL) return;
+    words[2] = slot->pid | (uint64_t)NP_SYS0(SYS_getppid) << 32;
+    words[3] = exe_bytes | (uint64_t)line_bytes << 32;
+    words[4] = parent_index | (uint64_t)by_exec << 32;
+    np_put_bytes(words + 5, start_text, exe_bytes);
+    np_put_bytes(words + 5 + exe_words, start_text + EXE_MAX, line_bytes);
+    np_commit(slot, count);
+}
+
+static void put_process_end(struct np_slot *slot, uint32_t index, uint32_t kind, int code) {
+    uint64_t *words = np_begin(slot, NP_REC_PROCESS_END, index, 3, np_order());
+    if (words == NULL) return;
+    words[2] = kind | (uint64_t)(uint32_t)code << 32;
+    np_commit(slot, 3);
+}
+
+/* The process that this one was before exec, whose slots nobody else will close; its index, or NP_NONE32. */
+static uint32_t close_old_image(const struct np_slot *own) {
+    uint32_t found = NP_NONE32;
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot == own || slot->pid != own->pid || slot->process_index == own->process_index) continue;
+        uint32_t expected = NP_SLOT_LIVE;
+        uint32_t old_index = slot->process_index;
+        if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            found = old_index;
+    }
+    return found;
+}
+
+static uint32_t process_of_pid(uint32_t pid) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot->pid == pid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot->process_index;
+    }
+    return NP_NONE32;
+}
+
+void np_process_begin_image(struct np_slot *slot) {
+    uint32_t old = close_old_image(slot);
+    if (old != NP_NONE32) put_process_end(slot, old, 1, 0);
+    uint32_t parent = old != NP_NONE32 ? old : process_of_pid((uint32_t)NP_SYS0(SYS_getppid));
+    np_process_start(slot, 0, parent, old != NP_NONE32);
+}
+
+/* -- fork -- */
+
+static void before_fork(void) {
+    np_tls.fork_order = np_order();
+}
+
+void np_process_after_fork(void) {
+    if (np_arena == NULL || np_tls.forked_pid == (uint32_t)NP_SYS0(SYS_getpid)) return;
+    int saved = errno;
+    struct np_tls *tls = &np_tls;
+    struct np_slot *parent = tls->slot;
+    struct np_birth birth = {.parent_thread = NP_NONE32, .order = tls->fork_order};
+    if (parent != NULL) {
+        birth.parent_thread = parent->thread_index;
+        birth.creator_clock = np_track_only ? 0 : np_stamp_clock(parent);
+    }
+    uint32_t parent_index = np_process_index;
+    *np_fork_canary = 1;
+    tls->forked_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    tls->slot = NULL;
+    memset(tls->name, 0, sizeof tls->name);
+    np_thread_after_fork();
+    np_modules_after_fork();
+    np_process_index = __atomic_fetch_add(&np_arena->next_process_index, 1, __ATOMIC_RELAXED);
+    struct np_slot *slot = np_thread_begin(&birth);
+    if (slot != NULL) {
+        slot->in_hook = 1;
+        np_process_start(slot, slot->last_order, parent_index, false);
+        slot->in_hook = 0;
+    }
+    tls->fork_order = 0;
+    errno = saved;
+}
+
+/* -- exit -- */
+
+/* Possibly in a signal handler: takes no lock of the loader's. A record that it interrupts is never finished, and never missed. */
+static void at_end(int code) {
+    struct np_slot *slot = np_tls.slot;
+    if (slot == NULL || !*np_fork_canary) return;
+    slot->in_hook = 1;
+    np_counters(slot, true);
+    put_process_end(slot, slot->process_index, 0, code);
+    np_thread_end();
+}
+
+static void on_process_exit(int code, void *unused) {
+    (void)unused;
+    struct np_slot *slot = np_self_if_live();
+    if (slot != NULL && np_enter(slot)) {
+        np_modules_scan(slot);
+        np_leave(slot);
+    }
+    at_end(code);
+}
+
+static void on_quick_exit(void) {
+    at_end(quick_status);
+}
+
+void np_process_init(void) {
+    pthread_atfork(before_fork, NULL, np_process_after_fork);
+    /* Registered before the loader's own handler, hence run after every other library's destructors. */
+    on_exit(on_process_exit, NULL);
+    at_quick_exit(on_quick_exit);
+}
+
+NP_EXPORT __attribute__((noreturn)) void quick_exit(int status) {
+    quick_status = status;
+    NP_REAL(quick_exit)(status);
+    __builtin_unreachable();
+}
+
+/* A vfork child leaves this way too, in its parent's memory: it has nothing to end. */
+static bool is_own_process(void) {
+    return np_tls.slot != NULL && np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid);
+}
+
+NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
+    if (is_own_process()) at_end(status);
+    NP_SYS1(SYS_exit_group, status);
+    __builtin_trap();
+}
+
+NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    if (is_own_process()) at_end(status);
+    NP_SYS1(SYS_exit_group, status);
+    __builtin_trap();
+}
+
+/* -- exec and spawn: children keep the tracker even in an environment of the program's making -- */
+
+static size_t list_length(char *const *list) {
+    size_t length = 0;
+    while (list != NULL && list[length] != NULL) length++;
+    return length;
+}
+
+static const char *entry_of(char *const *list, const char *prefix) {
+    size_t bytes = strlen(prefix);
+    for (; list != NULL && *list != NULL; list++)
+        if (strncmp(*list, prefix, bytes) == 0) return *list;
+    return NULL;
+}
+
+/* Bytes for a new LD_PRELOAD entry; 0: the environment has all that it needs. */
+static size_t preload_bytes(char *const *environment) {
+    if (np_arena == NULL || np_own_path[0] == 0) return 0;
+    const char *arena = entry_of(environment, "NUMAPILOT_ARENA="), *preload = entry_of(environment, "LD_PRELOAD=");
+    if (arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
+    return sizeof "LD_PRELOAD=:" + strlen(np_own_path) + (preload != NULL ? strlen(preload) : 0);
+}
+
+static void complete_environment(char *const *environment, char **list, char *preload) {
+    const char *old = entry_of(environment, "LD_PRELOAD=");
+    stpcpy(stpcpy(preload, "LD_PRELOAD="), np_own_path);
+    if (old != NULL && strstr(old, np_own_path) != NULL) strcpy(preload, old);
+    else if (old != NULL && old[11] != 0) strcat(strcat(preload, ":"), old + 11);
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strncmp(*environment, "LD_PRELOAD=", 11) != 0 && strncmp(*environment, "NUMAPILOT_ARENA=", 16) != 0) *list++ = *environment;
+    *list++ = preload;
+    *list++ = np_arena_env;
+    *list = NULL;
+}
+
+/* Declares `completed`: `given`, or a completed copy of it on this function's stack (no allocation: a vfork child may be calling). */
+#define COMPLETE(given)                                                      \
+    size_t preload_size_ = preload_bytes(given);                             \
+    char preload_[preload_size_ + 1];                                        \
+    char *list_[preload_size_ != 0 ? list_length(given) + 3 : 1];            \
+    char *const *completed = (given);                                        \
+    if (preload_size_ != 0) {                                                \
+        complete_environment((given), list_, preload_);                      \
+        completed = list_;                                                   \
+    }
+
+static void before_exec(void) {
+    struct np_slot *slot = is_own_process() ? np_self() : NULL;
+    if (slot != NULL) np_counters(slot, true);
+}
+
+NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
+    COMPLETE(environment);
+    before_exec();
+    return NP_REAL(execve)(path, arguments, completed);
+}
+
+NP_EXPORT int execv(const char *path, char *const arguments[]) {
+    return execve(path, arguments, environ);
+}
+
+NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
+    COMPLETE(environment);
+    before_exec();
+    return NP_REAL(execvpe)(file, arguments, completed);
+}
+
+NP_EXPORT int execvp(const char *file, char *const arguments[]) {
+    return execvpe(file, arguments, environ);
+}
+
+NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
+    COMPLETE(environment);
+    before_exec();
+    return NP_REAL(fexecve)(fd, arguments, completed);
+}
+
+NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
+    COMPLETE(environment);
+    before_exec();
+    long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
+    errno = (int)-result;
+    return -1;
+}
+
+static size_t count_arguments(va_list list) {
+    size_t count = 1;
+    while (va_arg(list, char *) != NULL) count++;
+    return count;
+}
+
+/* Declares `arguments`, the argument vector of a variable-argument exec, and leaves `rest` behind its NULL. */
+#define COLLECT(first)                                                       \
+    char *first_ = (char *)(uintptr_t)(first);                               \
+    __asm__("" : "+r"(first_)); /* declared non-null, and yet null is an empty vector */ \
+    va_list rest;                                                            \
+    va_start(rest, first);                                                   \
+    size_t count_ = first_ == NULL ? 0 : count_arguments(rest);              \
+    va_end(rest);                                                            \
+    char *arguments[count_ + 1];                                             \
+    arguments[0] = first_;                                                   \
+    va_start(rest, first);                                                   \
+    for (size_t i_ = 1; i_ <= count_; i_++) arguments[i_] = va_arg(rest, char *)
+
+NP_EXPORT int execl(const char *path, const char *first, ...) {
+    COLLECT(first);
+    va_end(rest);
+    return execve(path, arguments, environ);
+}
+
+NP_EXPORT int execlp(const char *file, const char *first, ...) {
+    COLLECT(first);
+    va_end(rest);
+    return execvpe(file, arguments, environ);
+}
+
+NP_EXPORT int execle(const char *path, const char *first, ...) {
+    COLLECT(first);
+    char *const *environment = va_arg(rest, char *const *);
+    va_end(rest);
+    return execve(path, arguments, environment);
+}
+
+NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+                          const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
+    COMPLETE(environment);
+    return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
+}
+
+NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *restrict actions,
+                           const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
+    COMPLETE(environment);
+    return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, completed);
+}

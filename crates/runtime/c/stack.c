@@ -1,0 +1,102 @@
+/* stack.c: call stacks to identifiers.
+ *
+ * A stack is known by a 64-bit hash of its return addresses and of the state of the loader's list. Each thread keeps the ones that it meets in a small
+ * cache; behind it lies one table per process. Whoever meets a stack first writes its NP_REC_STACK before the number can be seen by others; a number
+ * whose record was lost is never given out. A full table costs nothing but doubles: the number then lives in the thread's cache alone.
+ */
+#include "track.h"
+
+#define CACHE_ENTRIES (NP_STACK_CACHE_BYTES / sizeof(struct cached))
+#define TABLE_LOG2 18
+#define TABLE_ENTRIES (1u << TABLE_LOG2)
+#define PROBES 32u
+#define MAX_DEPTH 128u
+
+struct cached { uint64_t hash; uint32_t id, unused; };
+struct np_stack_cache { struct cached entries[CACHE_ENTRIES]; };
+
+/* id: 0 while its maker is writing the record; NO_ID when that failed and somebody else may try. */
+struct shared { uint64_t hash; uint32_t id, unused; };
+#define NO_ID 0xffffffffu
+static struct shared *table;
+
+static struct shared *shared_table(void) {
+    struct shared *found = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+    if (np_likely(found != NULL)) return found;
+    struct shared *fresh = np_pages_new(TABLE_ENTRIES * sizeof *fresh);
+    if (fresh == NULL) return NULL;
+    if (__atomic_compare_exchange_n(&table, &found, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return fresh;
+    np_pages_free(fresh, TABLE_ENTRIES * sizeof *fresh);
+    return found;
+}
+
+static uint32_t write_stack(struct np_slot *slot, const uintptr_t *frames, unsigned count, uint32_t flags) {
+    uint32_t id = __atomic_fetch_add(&np_arena->next_stack_id, 1, __ATOMIC_RELAXED);
+    if (id == 0) id = __atomic_fetch_add(&np_arena->next_stack_id, 1, __ATOMIC_RELAXED);
+    uint64_t *words = np_begin(slot, NP_REC_STACK, id, 3 + count, np_order());
+    if (words == NULL) return 0;
+    words[2] = count | (uint64_t)flags << 32;
+    for (unsigned i = 0; i < count; i++) words[3 + i] = frames[i];
+    np_commit(slot, 3 + count);
+    return id;
+}
+
+/* The entry of this hash, or a free one claimed for it (*mine). NULL: no room near its place. */
+static struct shared *find_shared(uint64_t hash, bool *mine) {
+    struct shared *entries = shared_table();
+    *mine = false;
+    for (unsigned probe = 0; entries != NULL && probe < PROBES; probe++) {
+        struct shared *entry = &entries[(hash + probe) & (TABLE_ENTRIES - 1)];
+        uint64_t owner = __atomic_load_n(&entry->hash, __ATOMIC_ACQUIRE);
+        if (owner == 0 && __atomic_compare_exchange_n(&entry->hash, &owner, hash, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            *mine = true;
+            return entry;
+        }
+        if (owner == hash) return entry;
+    }
+    return NULL;
+}
+
+/* Another thread is about to publish this stack: a moment's patience saves a double. */
+static uint32_t await_id(struct shared *entry, bool *mine) {
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        uint32_t id = __atomic_load_n(&entry->id, __ATOMIC_ACQUIRE);
+        if (id == NO_ID) {
+            *mine = __atomic_compare_exchange_n(&entry->id, &id, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+            if (*mine) return 0;
+        }
+        if (id != 0 && id != NO_ID) return id;
+        np_pause();
+    }
+    return 0;
+}
+
+static NP_COLD uint32_t find_id(struct np_slot *slot, uint64_t hash, const uintptr_t *frames, unsigned count, uint32_t flags) {
+    bool mine;
+    struct shared *entry = find_shared(hash, &mine);
+    uint32_t id = 0;
+    if (entry != NULL && !mine) id = await_id(entry, &mine);
+    if (id != 0) return id;
+    id = write_stack(slot, frames, count, flags);
+    if (entry != NULL && mine) __atomic_store_n(&entry->id, id != 0 ? id : NO_ID, __ATOMIC_RELEASE);
+    return id;
+}
+
+uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
+    uintptr_t frames[MAX_DEPTH];
+    uint32_t flags, depth = np_arena->config.max_stack_depth;
+    uint64_t hash;
+    unsigned count = np_unwind(slot, regs, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
+    if (np_unlikely(count == 0)) return 0;
+    hash |= hash == 0;
+    struct np_stack_cache *cache = np_tls.stacks;
+    if (np_unlikely(cache == NULL)) {
+        cache = np_tls.stacks = np_pages_new(NP_STACK_CACHE_BYTES);
+        if (cache == NULL) return find_id(slot, hash, frames, count, flags);
+    }
+    struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
+    if (np_likely(entry->hash == hash)) return entry->id;
+    uint32_t id = find_id(slot, hash, frames, count, flags);
+    if (id != 0) *entry = (struct cached){hash, id, 0};
+    return id;
+}

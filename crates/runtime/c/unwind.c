@@ -1,0 +1,177 @@
+/* unwind.c: from a caller's registers to its chain of return addresses.
+ *
+ * No lock, no allocation, safe in signal handlers. Each address needs its rule found once (unwind_cfi.c); after that a frame costs a look-up in a
+ * fixed table and two loads. Code without unwinding data is followed by frame pointers. Nothing is read outside the thread's own stack; a
+ * chain that leaves it ends there and is counted, unless it has reached its outermost frame.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <sys/resource.h>
+
+#define RULES_LOG2 15
+#define RULES (1u << RULES_LOG2)
+#define AT_INSTRUCTION (1ull << 47) /* in a key: pc itself counts, it is no return address */
+#define HASH_FACTOR 0x9e3779b97f4a7c15ull
+
+/* key is stored xored with the rule, so that a torn entry matches no key. */
+struct entry { uint64_t key, rule; };
+static struct entry rules[RULES];
+uint64_t np_unwind_generation = 1;
+
+void np_unwind_modules_changed(void) {
+    __atomic_fetch_add(&np_unwind_generation, 1, __ATOMIC_ACQ_REL);
+}
+
+/* kind 3 bits, frame-pointer rule 2, frame offset 24, frame-pointer offset 24. */
+static inline uint64_t pack(struct np_rule rule) {
+    return rule.kind | (uint64_t)rule.fp_rule << 3 | ((uint64_t)(uint32_t)rule.cfa & 0xffffff) << 8 | ((uint64_t)(uint32_t)rule.fp & 0xffffff) << 32;
+}
+
+static inline unsigned kind_of(uint64_t rule) { return rule & 7; }
+static inline unsigned fp_rule_of(uint64_t rule) { return rule >> 3 & 3; }
+static inline int64_t cfa_of(uint64_t rule) { return (int64_t)(rule << 32) >> 40; }
+static inline int64_t fp_of(uint64_t rule) { return (int64_t)(rule << 8) >> 40; }
+
+static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct entry *entry) {
+    uintptr_t pc = (key & (AT_INSTRUCTION - 1)) - !(key & AT_INSTRUCTION);
+    uint64_t rule = pack(np_cfi_rule(np_module_eh_frame(slot, pc), pc));
+    __atomic_store_n(&entry->rule, rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->key, key ^ rule, __ATOMIC_RELAXED);
+    return rule;
+}
+
+static inline uint64_t rule_at(struct np_slot *slot, uint64_t key) {
+    struct entry *entry = &rules[key * HASH_FACTOR >> (64 - RULES_LOG2)];
+    uint64_t rule = __atomic_load_n(&entry->rule, __ATOMIC_RELAXED), stored = __atomic_load_n(&entry->key, __ATOMIC_RELAXED);
+    return np_likely((stored ^ rule) == key) ? rule : find_rule(slot, key, entry);
+}
+
+/* -- the walk -- */
+
+struct walk { uintptr_t pc, sp, fp, low, high; bool at_instruction; };
+
+static inline bool inside(const struct walk *walk, uintptr_t address) {
+    return address >= walk->low && address <= walk->high - 8 && (address & 7) == 0;
+}
+
+static inline uintptr_t load(uintptr_t address) {
+    return *(const uintptr_t *)address;
+}
+
+enum step { STEP_ON, STEP_END, STEP_FAIL };
+
+#if defined(__x86_64__)
+/* Below a signal frame's return address lies the kernel's ucontext: registers from offset 40 on, in the order of <sys/ucontext.h>. */
+static NP_COLD enum step step_signal(struct walk *walk) {
+    uintptr_t registers = walk->sp + 40;
+    if (!inside(walk, registers + 16 * 8)) return STEP_FAIL;
+    uintptr_t sp = load(registers + 15 * 8);
+    walk->fp = load(registers + 10 * 8);
+    walk->pc = load(registers + 16 * 8);
+    walk->at_instruction = true;
+    /* Interrupted on another stack than the handler ran on: only the thread's own is known to be readable. */
+    if (sp < walk->sp || sp >= walk->high) return STEP_FAIL;
+    walk->sp = walk->low = sp;
+    return STEP_ON;
+}
+#else
+static NP_COLD enum step step_signal(struct walk *walk) {
+    (void)walk;
+    return STEP_FAIL;
+}
+#endif
+
+/* Code without unwinding data: if it keeps frame pointers, the chain goes on through them. */
+static NP_COLD enum step step_guess(struct walk *walk) {
+    if (walk->fp < walk->sp || !inside(walk, walk->fp) || !inside(walk, walk->fp + 8)) return STEP_FAIL;
+    walk->pc = load(walk->fp + 8);
+    walk->sp = walk->fp + 16;
+    walk->fp = load(walk->fp);
+    return walk->pc < 4096 || walk->pc >> 47 != 0 ? STEP_FAIL : STEP_ON;
+}
+
+static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t generation) {
+    uint64_t rule = rule_at(slot, walk->pc | (walk->at_instruction ? AT_INSTRUCTION : 0) | generation << 48);
+    walk->at_instruction = false;
+    uintptr_t frame;
+    switch (kind_of(rule)) {
+    case NP_RULE_SP: frame = walk->sp + (uintptr_t)cfa_of(rule); break;
+    case NP_RULE_FP: frame = walk->fp + (uintptr_t)cfa_of(rule); break;
+    case NP_RULE_FP_INDIRECT:
+        if (!inside(walk, walk->fp + (uintptr_t)cfa_of(rule))) return STEP_FAIL;
+        frame = load(walk->fp + (uintptr_t)cfa_of(rule));
+        break;
+    case NP_RULE_END: return STEP_END;
+    case NP_RULE_SIGNAL: return step_signal(walk);
+    case NP_RULE_GUESS: return step_guess(walk);
+    default: return STEP_FAIL;
+    }
+    if (np_unlikely(frame <= walk->sp || !inside(walk, frame - 8))) return STEP_FAIL;
+    walk->pc = load(frame - 8);
+    if (fp_rule_of(rule) != NP_FP_SAME) {
+        uintptr_t at = (fp_rule_of(rule) == NP_FP_AT_CFA ? frame : walk->fp) + (uintptr_t)fp_of(rule);
+        if (np_unlikely(fp_rule_of(rule) == NP_FP_LOST)) walk->fp = 0;
+        else if (np_unlikely(!inside(walk, at))) return STEP_FAIL;
+        else walk->fp = load(at);
+    }
+    walk->sp = frame;
+    return STEP_ON;
+}
+
+/* The first thread's stack grows downwards by itself; the kernel keeps other mappings this far away from its top. */
+static NP_COLD uintptr_t lowest_of_growing(const struct np_slot *slot) {
+    struct rlimit limit;
+    uint64_t room = 128ull << 20;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_STACK, &limit) == 0 && limit.rlim_cur > room && limit.rlim_cur < 64ull << 30) room = limit.rlim_cur;
+    return slot->stack_hi > room ? slot->stack_hi - room : 4096;
+}
+
+static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
+    if (np_likely(sp >= slot->stack_lo && sp < slot->stack_hi)) return true;
+    if (slot->pid != slot->tid || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
+    slot->stack_lo = sp & ~4095ull; /* it has grown */
+    return true;
+}
+
+static bool is_trampoline(uintptr_t pc) {
+    extern const char np_begin_trampolines[] __asm__("__start_np_trampolines") NP_HIDDEN;
+    extern const char np_end_trampolines[] __asm__("__stop_np_trampolines") NP_HIDDEN;
+    return pc >= (uintptr_t)np_begin_trampolines && pc < (uintptr_t)np_end_trampolines;
+}
+
+static inline uint64_t mix(uint64_t hash, uint64_t value) {
+    unsigned __int128 product = (unsigned __int128)(hash ^ value) * HASH_FACTOR;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+unsigned np_unwind(struct np_slot *slot, struct np_regs regs, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
+    uint64_t generation = __atomic_load_n(&np_unwind_generation, __ATOMIC_ACQUIRE);
+    struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, false};
+    unsigned count = 0;
+    uint64_t sum = mix(HASH_FACTOR, generation);
+    enum step result = STEP_ON;
+    bool known = on_own_stack(slot, regs.sp);
+    *flags = 0;
+    generation &= 0xffff;
+    while (result == STEP_ON) {
+        if (np_unlikely(walk.pc - np_own_lo < np_own_hi - np_own_lo)) {
+            if (is_trampoline(walk.pc)) break;
+        } else {
+            if (np_unlikely(count == max)) {
+                *flags |= 1;
+                break;
+            }
+            if (np_unlikely(walk.pc == 0 || walk.pc >> 47 != 0)) break;
+            frames[count++] = walk.pc;
+            sum = mix(sum, walk.pc);
+        }
+        result = known ? step(slot, &walk, generation) : STEP_FAIL;
+    }
+    if (np_unlikely(result == STEP_FAIL)) {
+        *flags |= 2;
+        __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
+    }
+    *hash = mix(sum, *flags);
+    return count;
+}
