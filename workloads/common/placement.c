@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NODES_MAX = 1024, MODE_INTERLEAVE = 3 };
+enum { NODES_MAX = 1024, CPUS_MAX = 4096, MODE_INTERLEAVE = 3 };
 
 static struct {
     int node_count;
@@ -19,6 +19,10 @@ static struct {
     long (*mbind)(void *start, unsigned long bytes, int mode, const unsigned long *nodes, unsigned long max, unsigned flags);
 } numa;
 static pthread_once_t numa_once = PTHREAD_ONCE_INIT;
+
+/* Node of each CPU plus one; 0: not asked yet. libnuma's own look-up is slow and races with itself. */
+static int node_cache[CPUS_MAX];
+static pthread_mutex_t node_cache_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* POSIX lets dlsym's result be a function; ISO C has no cast for it. */
 static void look_up(const char *name, void *pointer_to_function) {
@@ -60,15 +64,28 @@ int placement_node_count(void) {
     return numa.node_count;
 }
 
-int placement_current_node(void) {
-    pthread_once(&numa_once, discover);
-    int cpu = sched_getcpu();
-    int node = numa.node_of_cpu && cpu >= 0 ? numa.node_of_cpu(cpu) : -1;
+static int look_up_node(int cpu) {
+    int node = numa.node_of_cpu ? numa.node_of_cpu(cpu) : -1;
     if (node < 0) {
         unsigned kernel_cpu = 0, kernel_node = 0;
-        if (!syscall(SYS_getcpu, &kernel_cpu, &kernel_node, NULL)) node = (int)kernel_node;
+        if (!syscall(SYS_getcpu, &kernel_cpu, &kernel_node, NULL) && (int)kernel_cpu == cpu) node = (int)kernel_node;
     }
     return node >= 0 && node < numa.node_count ? node : 0;
+}
+
+int placement_current_node(void) {
+    pthread_once(&numa_once, discover);
+    if (numa.node_count == 1) return 0;
+    int cpu = sched_getcpu();
+    if (cpu < 0 || cpu >= CPUS_MAX) return 0;
+    int cached = __atomic_load_n(&node_cache[cpu], __ATOMIC_RELAXED);
+    if (!cached) {
+        pthread_mutex_lock(&node_cache_lock);
+        cached = look_up_node(cpu) + 1;
+        pthread_mutex_unlock(&node_cache_lock);
+        __atomic_store_n(&node_cache[cpu], cached, __ATOMIC_RELAXED);
+    }
+    return cached - 1;
 }
 
 bool placement_interleave(void *start, size_t bytes) {
