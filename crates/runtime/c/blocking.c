@@ -42,7 +42,7 @@ static void slept(struct np_slot *slot, uint64_t cycles, const struct timespec *
 }
 
 NP_EXPORT int nanosleep(const struct timespec *time, struct timespec *remaining) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(nanosleep)(time, remaining);
     struct timespec left = {0, 0};
     uint64_t cycles = cycles_of(time);
@@ -54,7 +54,7 @@ NP_EXPORT int nanosleep(const struct timespec *time, struct timespec *remaining)
 }
 
 NP_EXPORT int clock_nanosleep(clockid_t clock_id, int flags, const struct timespec *time, struct timespec *remaining) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(clock_nanosleep)(clock_id, flags, time, remaining);
     struct timespec left = {0, 0};
     bool absolute = (flags & TIMER_ABSTIME) != 0;
@@ -67,7 +67,7 @@ NP_EXPORT int clock_nanosleep(clockid_t clock_id, int flags, const struct timesp
 }
 
 NP_EXPORT int usleep(useconds_t microseconds) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(usleep)(microseconds);
     np_block_begin(slot);
     int result = NP_REAL(usleep)(microseconds);
@@ -76,7 +76,7 @@ NP_EXPORT int usleep(useconds_t microseconds) {
 }
 
 NP_EXPORT unsigned sleep(unsigned seconds) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sleep)(seconds);
     np_block_begin(slot);
     unsigned left = NP_REAL(sleep)(seconds);
@@ -85,7 +85,7 @@ NP_EXPORT unsigned sleep(unsigned seconds) {
 }
 
 NP_EXPORT int sched_yield(void) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) {
         np_clock_advance(slot, NP_YIELD_CYCLES);
         np_throttle(slot);
@@ -110,7 +110,7 @@ struct outside {
 };
 
 static struct outside outside_begin(void) {
-    struct outside wait = {np_vtime_self(), 0};
+    struct outside wait = {np_vtime_caller(), 0};
     if (wait.slot == NULL) return wait;
     int saved = errno;
     wait.began_ns = np_monotonic_ns();
@@ -181,24 +181,24 @@ static pid_t waited(struct np_slot *slot, pid_t child) {
 }
 
 NP_EXPORT pid_t waitpid(pid_t pid, int *status, int options) {
-    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(waitpid)(pid, status, options), 0));
+    return waited(np_vtime_caller(), OUTSIDE(pid_t, NP_REAL(waitpid)(pid, status, options), 0));
 }
 
 NP_EXPORT pid_t wait(int *status) {
-    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait)(status), 0));
+    return waited(np_vtime_caller(), OUTSIDE(pid_t, NP_REAL(wait)(status), 0));
 }
 
 NP_EXPORT pid_t wait3(int *status, int options, struct rusage *usage) {
-    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait3)(status, options, usage), 0));
+    return waited(np_vtime_caller(), OUTSIDE(pid_t, NP_REAL(wait3)(status, options, usage), 0));
 }
 
 NP_EXPORT pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage) {
-    return waited(np_vtime_self(), OUTSIDE(pid_t, NP_REAL(wait4)(pid, status, options, usage), 0));
+    return waited(np_vtime_caller(), OUTSIDE(pid_t, NP_REAL(wait4)(pid, status, options, usage), 0));
 }
 
 NP_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
     int result = OUTSIDE(int, NP_REAL(waitid)(type, id, info, options), 0);
-    if (result == 0 && info != NULL && (options & WEXITED)) waited(np_vtime_self(), info->si_pid);
+    if (result == 0 && info != NULL && (options & WEXITED)) waited(np_vtime_caller(), info->si_pid);
     return result;
 }
 
@@ -286,41 +286,41 @@ NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
 
 NP_EXPORT ssize_t write(int fd, const void *buffer, size_t bytes) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(write)(fd, buffer, bytes), 0);
 }
 
 NP_EXPORT ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(pwrite)(fd, buffer, bytes, offset), 0);
 }
 
 NP_EXPORT ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off64_t offset) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(pwrite64)(fd, buffer, bytes, offset), 0);
 }
 
 NP_EXPORT ssize_t writev(int fd, const struct iovec *parts, int count) {
-    goes_out(np_vtime_self(), fd, parts, count, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, parts, count, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(writev)(fd, parts, count), 0);
 }
 
 NP_EXPORT ssize_t send(int fd, const void *buffer, size_t bytes, int flags) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(send)(fd, buffer, bytes, flags), 0);
 }
 
 NP_EXPORT ssize_t sendto(int fd, const void *buffer, size_t bytes, int flags, const struct sockaddr *to, socklen_t length) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_self(), fd, &part, 1, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(sendto)(fd, buffer, bytes, flags, to, length), 0);
 }
 
 NP_EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
-    goes_out(np_vtime_self(), fd, message->msg_iov, (int)message->msg_iovlen, NP_CALLER_REGS());
+    goes_out(np_vtime_caller(), fd, message->msg_iov, (int)message->msg_iovlen, NP_CALLER_REGS());
     return OUTSIDE(ssize_t, NP_REAL(sendmsg)(fd, message, flags), 0);
 }
 

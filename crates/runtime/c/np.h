@@ -104,6 +104,9 @@ void np_throttle(struct np_slot *slot);
 /* Called by thread.c: in the new thread before its start routine / at its end; gives the thread its model CPU (slot->cpu, node, l3_index). */
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock);
 void np_vtime_thread_end(struct np_slot *slot);
+/* By the creator, before the thread exists: its clock counts from here, until np_vtime_thread_start, or np_vtime_birth_done if it failed. */
+void np_vtime_birth(uint64_t creator_clock);
+void np_vtime_birth_done(uint64_t creator_clock);
 /* Clock at which a thread ended, for whoever joins it: np_thread_end_clock above. */
 
 /* ---- filter.c, pages.c, sample.c: the simulated memory system ---- */

@@ -2,7 +2,7 @@
  *
  * Two stores. In the arena: release clocks of atomics, and clocks that other processes need (pipes, ended processes): entries of
  * 16 bytes, whose tag is checked, so that a collision loses a clock and never joins strangers. In this process: objects
- * (locks, conditions, semaphores, barriers) of about 700 bytes in a fixed table; the least recently used one makes way, and a lock
+ * (locks, conditions, semaphores, barriers) of about 1,200 bytes in a fixed table; the least recently used one makes way, and a lock
  * that made way has merely forgotten its past.
  *
  * Locks are resources: a hold is an interval of program time, and holds of one lock must not overlap there, whatever the order in which
@@ -20,9 +20,9 @@
 #define OBJECTS 4096 /* power of two */
 #define WAYS 4
 #define INTERVALS 8
-#define SLICES 96           /* of fill levels: 1.5 windows */
+#define SLICES 256          /* of fill levels: 4 windows */
 #define SLICES_PER_WINDOW 64
-#define TOKENS 32
+#define TOKENS 64
 
 struct interval {
     uint64_t begin, end;
@@ -47,6 +47,7 @@ struct condition {
 
 struct semaphore {
     uint32_t initial; /* tokens that were there from the start */
+    uint32_t waiters, woken;
     uint32_t head, count;
     struct {
         uint64_t clock;
@@ -233,6 +234,7 @@ static uint64_t after_readers(struct np_slot *slot, uintptr_t address, uint64_t 
 }
 
 void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
+    np_vt(slot)->locks_held++;
     struct object *object = take(slot, NP_OBJECT_LOCK, address, true);
     if (object == NULL) return;
     struct resource *resource = &object->resource;
@@ -265,6 +267,7 @@ bool np_lock_is_mine(struct np_slot *slot, uintptr_t address) {
 }
 
 void np_lock_releasing(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
+    if (np_vt(slot)->locks_held > 0) np_vt(slot)->locks_held--;
     np_share_charge(slot);
     struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
     if (object == NULL) return;
@@ -290,6 +293,7 @@ NP_TLS struct {
 } read_holds[READ_HOLDS];
 
 void np_read_lock_acquired(struct np_slot *slot, uintptr_t address) {
+    np_vt(slot)->locks_held++;
     np_share_charge(slot);
     uint64_t free_at = np_clock_of(slot);
     struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
@@ -308,6 +312,7 @@ void np_read_lock_acquired(struct np_slot *slot, uintptr_t address) {
 }
 
 void np_read_lock_releasing(struct np_slot *slot, uintptr_t address) {
+    if (np_vt(slot)->locks_held > 0) np_vt(slot)->locks_held--;
     np_share_charge(slot);
     for (int i = 0; i < READ_HOLDS; i++) {
         if (read_holds[i].address != address) continue;
@@ -357,12 +362,14 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     struct condition *condition = &object->condition;
     uint64_t clock = np_clock_of(slot);
     if (all) {
+        np_wakes_begin(clock, condition->waiters - condition->count);
         condition->generation++;
         condition->broadcast_clock = clock;
         condition->count = 0;
     } else if (condition->waiters > condition->count && condition->count < TOKENS) {
         condition->signals[(condition->head + condition->count) % TOKENS] = clock;
         condition->count++;
+        np_wakes_begin(clock, 1);
     }
     leave(object);
 }
@@ -381,13 +388,35 @@ void np_sem_posted(struct np_slot *slot, uintptr_t address) {
     struct object *object = take(slot, NP_OBJECT_SEM, address, true);
     if (object == NULL) return;
     struct semaphore *semaphore = &object->semaphore;
-    if (semaphore->count == TOKENS) { /* an older clock for a younger token: errs towards no wait */
-        semaphore->posts[(semaphore->head + TOKENS - 1) % TOKENS].tokens++;
+    if (semaphore->count == TOKENS) { /* a younger clock for older tokens: at most the window late, never early */
+        uint32_t last = (semaphore->head + TOKENS - 1) % TOKENS;
+        semaphore->posts[last].clock = np_clock_of(slot);
+        semaphore->posts[last].tokens++;
     } else {
         uint32_t at = (semaphore->head + semaphore->count++) % TOKENS;
         semaphore->posts[at].clock = np_clock_of(slot);
         semaphore->posts[at].tokens = 1;
+        if (semaphore->waiters > semaphore->woken) {
+            semaphore->woken++;
+            np_wakes_begin(np_clock_of(slot), 1);
+        }
     }
+    leave(object);
+}
+
+void np_sem_waits(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_SEM, address, true);
+    if (object == NULL) return;
+    object->semaphore.waiters++;
+    leave(object);
+}
+
+void np_sem_waited(struct np_slot *slot, uintptr_t address) {
+    struct object *object = take(slot, NP_OBJECT_SEM, address, false);
+    if (object == NULL) return;
+    struct semaphore *semaphore = &object->semaphore;
+    if (semaphore->waiters > 0) semaphore->waiters--;
+    if (semaphore->woken > 0) semaphore->woken--;
     leave(object);
 }
 
@@ -427,6 +456,7 @@ uint64_t np_barrier_arrive(struct np_slot *slot, uintptr_t address) {
     uint64_t *latest = &barrier->latest[round % 4];
     if (barrier->arrived++ == 0 || clock > *latest) *latest = clock;
     if (barrier->arrived == barrier->parties) {
+        np_wakes_begin(*latest, barrier->parties);
         barrier->arrived = 0;
         barrier->round++;
     }

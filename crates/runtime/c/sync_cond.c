@@ -57,12 +57,13 @@ static int end(struct wait *wait, int result) {
     if (result == ETIMEDOUT && wait->deadline_clock > np_clock_of(slot))
         np_clock_sleep(slot, wait->deadline_clock - np_clock_of(slot), NP_SYNC_COND, wait->condition);
     np_block_end(slot);
+    if (clock != 0) np_vtime_birth_done(clock);
     np_lock_acquired(slot, wait->mutex, NP_SYNC_MUTEX);
     return result;
 }
 
 NP_EXPORT int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL_COND(pthread_cond_wait)(condition, mutex);
     struct wait wait = begin(slot, condition, mutex, 0);
     return end(&wait, NP_REAL_COND(pthread_cond_wait)(condition, mutex));
@@ -70,7 +71,7 @@ NP_EXPORT int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mute
 
 NP_EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                                      const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL_COND(pthread_cond_timedwait)(condition, mutex, deadline);
     /* Which clock the deadline is on is an attribute, which glibc keeps as bit 1 of this word. */
     bool monotonic = (condition->__data.__wrefs & 2) != 0;
@@ -81,20 +82,20 @@ NP_EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread
 
 NP_EXPORT int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock_id,
                                      const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline);
     struct wait wait = begin(slot, condition, mutex, np_cycles_until(clock_id, deadline));
     return end(&wait, NP_REAL(pthread_cond_clockwait)(condition, mutex, clock_id, deadline));
 }
 
 NP_EXPORT int pthread_cond_signal(pthread_cond_t *condition) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) np_cond_notify(slot, (uintptr_t)condition, false);
     return NP_REAL_COND(pthread_cond_signal)(condition);
 }
 
 NP_EXPORT int pthread_cond_broadcast(pthread_cond_t *condition) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) np_cond_notify(slot, (uintptr_t)condition, true);
     return NP_REAL_COND(pthread_cond_broadcast)(condition);
 }

@@ -36,7 +36,7 @@ static long wait_on(struct np_slot *slot, syscall_function real, uintptr_t addre
 }
 
 NP_HIDDEN long np_syscall_futex(syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2, long value3) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) {
         switch (operation & FUTEX_CMD_MASK) {
         case FUTEX_WAIT:

@@ -33,7 +33,27 @@ struct region {
     void (*function)(void *);
     void *data;
     struct np_slot *master;
+    uint32_t expected; /* members that have not begun */
 };
+
+/* Members that a region is going to have, as far as can be told before it starts. */
+static uint32_t members(unsigned threads) {
+    static int (*get_max)(void), (*get_level)(void), (*get_max_level)(void);
+    if (get_max == NULL) {
+        get_level = (int (*)(void))np_omp_real("omp_get_active_level");
+        get_max_level = (int (*)(void))np_omp_real("omp_get_max_active_levels");
+        get_max = (int (*)(void))np_omp_real("omp_get_max_threads");
+    }
+    if (get_max == NULL || get_level == NULL || get_max_level == NULL || get_level() >= get_max_level()) return 1;
+    return threads != 0 ? threads : (uint32_t)get_max();
+}
+
+static bool take_expected(struct region *region) {
+    uint32_t left = __atomic_load_n(&region->expected, __ATOMIC_RELAXED);
+    while (left > 0 && !__atomic_compare_exchange_n(&region->expected, &left, left - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return left > 0;
+}
 
 /* Entry of every member, master included. */
 static void member(void *argument) {
@@ -47,6 +67,7 @@ static void member(void *argument) {
     np_omp = (struct np_omp){.team = &region->team};
     np_clock_wait_until(slot, region->team.fork_clock, NP_SYNC_TEAM_START, (uintptr_t)region->function);
     np_block_suspend(slot);
+    if (slot != region->master && take_expected(region)) np_vtime_birth_done(region->team.fork_clock);
     np_throttle(slot);
     region->function(region->data);
     np_share_charge(slot);
@@ -57,15 +78,18 @@ static void member(void *argument) {
     np_block_resume(slot, 1);
 }
 
-static struct region region_begin(struct np_slot *slot, void (*function)(void *), void *data) {
+static struct region region_begin(struct np_slot *slot, void (*function)(void *), void *data, unsigned threads) {
     struct region region = {.function = function, .data = data, .master = slot};
     np_share_charge(slot);
     region.team.fork_clock = region.team.end_clock = np_clock_of(slot);
+    region.expected = members(threads) - 1;
+    np_wakes_begin(region.team.fork_clock, region.expected);
     return region;
 }
 
 static void region_end(struct region *region) {
     struct np_slot *slot = region->master;
+    while (take_expected(region)) np_vtime_birth_done(region->team.fork_clock); /* the team was smaller */
     uint64_t end = __atomic_load_n(&region->team.end_clock, __ATOMIC_ACQUIRE);
     np_clock_wait_until(slot, end, NP_SYNC_TEAM_END, (uintptr_t)region->function);
     np_block_suspend(slot);
@@ -79,7 +103,7 @@ static void region_end(struct region *region) {
             NP_OMP_REAL(name)(__VA_ARGS__);                                \
             return;                                                        \
         }                                                                  \
-        struct region region = region_begin(slot, function, data);         \
+        struct region region = region_begin(slot, function, data, threads);         \
         function = member;                                                 \
         data = &region;                                                    \
         NP_OMP_REAL(name)(__VA_ARGS__);                                    \
@@ -129,7 +153,7 @@ NP_EXPORT void GOMP_parallel_start(omp_function function, void *data, unsigned t
         NP_OMP_REAL(GOMP_parallel_start)(function, data, threads);
         return;
     }
-    old.regions[depth] = region_begin(slot, function, data);
+    old.regions[depth] = region_begin(slot, function, data, threads);
     old.outer[depth] = np_omp;
     np_omp = (struct np_omp){.team = &old.regions[depth].team};
     NP_OMP_REAL(GOMP_parallel_start)(member, &old.regions[depth], threads);
@@ -223,7 +247,7 @@ static char critical_lock, atomic_lock;
             return;                                                                             \
         }                                                                                       \
         np_throttle(slot);                                                                      \
-        np_block_begin(slot);                                                                   \
+        np_lock_wait_begin(slot);                                                               \
         NP_OMP_REAL(begin)(argument);                                                           \
         np_block_end(slot);                                                                     \
         np_lock_acquired(slot, (uintptr_t)(address), NP_SYNC_MUTEX);                            \

@@ -276,7 +276,7 @@ NP_EXPORT struct start_tool_result *ompt_start_tool(unsigned version, const char
         struct np_slot *slot = np_vtime_self();                                   \
         if (slot != NULL) {                                                       \
             np_throttle(slot);                                                    \
-            np_block_begin(slot);                                                 \
+            np_lock_wait_begin(slot);                                             \
         }                                                                         \
         NP_OMP_REAL(name)(__VA_ARGS__);                                           \
         if (slot == NULL) return;                                                 \

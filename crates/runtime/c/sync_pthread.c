@@ -9,6 +9,7 @@
 #include "vtime.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <threads.h>
 
 /* ---- mutexes ---- */
@@ -18,12 +19,12 @@ static inline bool got(int result) {
 }
 
 NP_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_lock)(mutex);
     np_throttle(slot);
     int result = NP_REAL(pthread_mutex_trylock)(mutex);
     if (!got(result)) {
-        np_block_begin(slot);
+        np_lock_wait_begin(slot);
         result = NP_REAL(pthread_mutex_lock)(mutex);
         np_block_end(slot);
     }
@@ -32,7 +33,7 @@ NP_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex) {
 }
 
 NP_EXPORT int pthread_mutex_trylock(pthread_mutex_t *mutex) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_trylock)(mutex);
     np_throttle(slot);
     int result = NP_REAL(pthread_mutex_trylock)(mutex);
@@ -48,7 +49,7 @@ static int after_timed(struct np_slot *slot, int result, uint64_t cycles, uint64
 }
 
 NP_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_timedlock)(mutex, deadline);
     np_throttle(slot);
     uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);
@@ -61,7 +62,7 @@ NP_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const str
 }
 
 NP_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock_id, const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_clocklock)(mutex, clock_id, deadline);
     np_throttle(slot);
     uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);
@@ -74,7 +75,7 @@ NP_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t
 }
 
 NP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) np_lock_releasing(slot, (uintptr_t)mutex, NP_SYNC_MUTEX);
     return NP_REAL(pthread_mutex_unlock)(mutex);
 }
@@ -101,13 +102,18 @@ NP_EXPORT int mtx_unlock(mtx_t *mutex) {
 /* ---- spin locks: the waiting thread is left out of the window, as for a mutex ---- */
 
 NP_EXPORT int pthread_spin_lock(pthread_spinlock_t *lock) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_spin_lock)(lock);
     np_throttle(slot);
     int result = NP_REAL(pthread_spin_trylock)(lock);
     if (result != 0) {
-        np_block_begin(slot);
-        result = NP_REAL(pthread_spin_lock)(lock);
+        np_lock_wait_begin(slot);
+        /* Its holder may be asleep for the window: sixteen threads that really spin would keep it from the host's two CPUs. */
+        for (unsigned attempt = 0; (result = NP_REAL(pthread_spin_trylock)(lock)) == EBUSY; attempt++) {
+            struct timespec pause = {0, 50000};
+            if (attempt >= 20) np_sys6(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+            else if (attempt >= 10) np_sys6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+        }
         np_block_end(slot);
     }
     if (result == 0) np_lock_acquired(slot, (uintptr_t)lock, NP_SYNC_MUTEX);
@@ -115,7 +121,7 @@ NP_EXPORT int pthread_spin_lock(pthread_spinlock_t *lock) {
 }
 
 NP_EXPORT int pthread_spin_trylock(pthread_spinlock_t *lock) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_spin_trylock)(lock);
     np_throttle(slot);
     int result = NP_REAL(pthread_spin_trylock)(lock);
@@ -125,7 +131,7 @@ NP_EXPORT int pthread_spin_trylock(pthread_spinlock_t *lock) {
 }
 
 NP_EXPORT int pthread_spin_unlock(pthread_spinlock_t *lock) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) np_lock_releasing(slot, (uintptr_t)lock, NP_SYNC_MUTEX);
     return NP_REAL(pthread_spin_unlock)(lock);
 }
@@ -139,12 +145,12 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
 
 #define NP_RWLOCK(kind, write)                                                                                              \
     NP_EXPORT int pthread_rwlock_##kind##lock(pthread_rwlock_t *lock) {                                                     \
-        struct np_slot *slot = np_vtime_self();                                                                             \
+        struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_##kind##lock)(lock);                                                \
         np_throttle(slot);                                                                                                  \
         int result = NP_REAL(pthread_rwlock_try##kind##lock)(lock);                                                         \
         if (result != 0) {                                                                                                  \
-            np_block_begin(slot);                                                                                           \
+            np_lock_wait_begin(slot);                                                                                       \
             result = NP_REAL(pthread_rwlock_##kind##lock)(lock);                                                            \
             np_block_end(slot);                                                                                             \
         }                                                                                                                   \
@@ -152,7 +158,7 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
         return result;                                                                                                      \
     }                                                                                                                       \
     NP_EXPORT int pthread_rwlock_try##kind##lock(pthread_rwlock_t *lock) {                                                  \
-        struct np_slot *slot = np_vtime_self();                                                                             \
+        struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_try##kind##lock)(lock);                                             \
         np_throttle(slot);                                                                                                  \
         int result = NP_REAL(pthread_rwlock_try##kind##lock)(lock);                                                         \
@@ -161,7 +167,7 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
         return result;                                                                                                      \
     }                                                                                                                       \
     NP_EXPORT int pthread_rwlock_timed##kind##lock(pthread_rwlock_t *restrict lock, const struct timespec *restrict deadline) { \
-        struct np_slot *slot = np_vtime_self();                                                                             \
+        struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_timed##kind##lock)(lock, deadline);                                 \
         np_throttle(slot);                                                                                                  \
         uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);                            \
@@ -174,7 +180,7 @@ static void rwlock_got(struct np_slot *slot, pthread_rwlock_t *lock, bool write)
     }                                                                                                                       \
     NP_EXPORT int pthread_rwlock_clock##kind##lock(pthread_rwlock_t *restrict lock, clockid_t clock_id,                     \
                                                    const struct timespec *restrict deadline) {                              \
-        struct np_slot *slot = np_vtime_self();                                                                             \
+        struct np_slot *slot = np_vtime_caller();                                                                             \
         if (slot == NULL) return NP_REAL(pthread_rwlock_clock##kind##lock)(lock, clock_id, deadline);                       \
         np_throttle(slot);                                                                                                  \
         uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);                                  \
@@ -189,7 +195,7 @@ NP_RWLOCK(rd, false)
 NP_RWLOCK(wr, true)
 
 NP_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) {
         if (np_lock_is_mine(slot, (uintptr_t)lock)) np_lock_releasing(slot, (uintptr_t)lock, NP_SYNC_RWLOCK);
         else np_read_lock_releasing(slot, (uintptr_t)lock);
@@ -201,20 +207,22 @@ NP_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
 
 NP_EXPORT int pthread_barrier_init(pthread_barrier_t *restrict barrier, const pthread_barrierattr_t *restrict attributes, unsigned count) {
     int result = NP_REAL(pthread_barrier_init)(barrier, attributes, count);
-    struct np_slot *slot = result == 0 ? np_vtime_self() : NULL;
+    struct np_slot *slot = result == 0 ? np_vtime_caller() : NULL;
     if (slot != NULL) np_barrier_reset(slot, (uintptr_t)barrier, count);
     return result;
 }
 
 NP_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_barrier_wait)(barrier);
     np_throttle(slot);
     uint64_t round = np_barrier_arrive(slot, (uintptr_t)barrier);
     np_block_begin(slot);
     int result = NP_REAL(pthread_barrier_wait)(barrier);
-    np_clock_wait_until(slot, np_barrier_leave(slot, (uintptr_t)barrier, round), NP_SYNC_BARRIER, (uintptr_t)barrier);
+    uint64_t latest = np_barrier_leave(slot, (uintptr_t)barrier, round);
+    np_clock_wait_until(slot, latest, NP_SYNC_BARRIER, (uintptr_t)barrier);
     np_block_end(slot);
+    np_vtime_birth_done(latest);
     return result;
 }
 
@@ -239,7 +247,7 @@ static void run_once(void) {
 }
 
 NP_EXPORT int pthread_once(pthread_once_t *control, void (*routine)(void)) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_once)(control, routine);
     if (__atomic_load_n((int *)control, __ATOMIC_ACQUIRE) & 2) { /* done, in glibc's coding */
         np_clock_wait_until(slot, np_event_get(slot, NP_OBJECT_EVENT, (uintptr_t)control), NP_SYNC_ONCE, (uintptr_t)control);
@@ -278,13 +286,13 @@ static void joined(struct np_slot *slot, pthread_t thread) {
     })
 
 NP_EXPORT int pthread_join(pthread_t thread, void **value) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_join)(thread, value);
     return NP_JOIN(slot, thread, NP_REAL(pthread_join)(thread, value));
 }
 
 NP_EXPORT int pthread_tryjoin_np(pthread_t thread, void **value) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_tryjoin_np)(thread, value);
     np_clock_advance(slot, NP_LOCK_CYCLES);
     np_throttle(slot);
@@ -292,7 +300,7 @@ NP_EXPORT int pthread_tryjoin_np(pthread_t thread, void **value) {
 }
 
 NP_EXPORT int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_timedjoin_np)(thread, value, deadline);
     uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline), before = np_clock_of(slot);
     int result = NP_JOIN(slot, thread, NP_REAL(pthread_timedjoin_np)(thread, value, deadline));
@@ -300,7 +308,7 @@ NP_EXPORT int pthread_timedjoin_np(pthread_t thread, void **value, const struct 
 }
 
 NP_EXPORT int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock_id, const struct timespec *deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, deadline);
     uint64_t cycles = np_cycles_until(clock_id, deadline), before = np_clock_of(slot);
     int result = NP_JOIN(slot, thread, NP_REAL(pthread_clockjoin_np)(thread, value, clock_id, deadline));
@@ -308,7 +316,7 @@ NP_EXPORT int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clo
 }
 
 NP_EXPORT int thrd_join(thrd_t thread, int *value) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(thrd_join)(thread, value);
     np_block_begin(slot);
     int result = NP_REAL(thrd_join)(thread, value);

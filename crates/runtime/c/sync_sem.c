@@ -8,20 +8,22 @@
 
 NP_EXPORT int sem_init(sem_t *semaphore, int shared, unsigned value) {
     int result = NP_REAL(sem_init)(semaphore, shared, value);
-    struct np_slot *slot = result == 0 ? np_vtime_self() : NULL;
+    struct np_slot *slot = result == 0 ? np_vtime_caller() : NULL;
     if (slot != NULL) np_sem_reset(slot, (uintptr_t)semaphore, value);
     return result;
 }
 
 NP_EXPORT int sem_post(sem_t *semaphore) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot != NULL) np_sem_posted(slot, (uintptr_t)semaphore);
     return NP_REAL(sem_post)(semaphore);
 }
 
 static void taken(struct np_slot *slot, sem_t *semaphore) {
     int saved = errno;
-    np_clock_wait_until(slot, np_sem_taken(slot, (uintptr_t)semaphore), NP_SYNC_SEM, (uintptr_t)semaphore);
+    uint64_t clock = np_sem_taken(slot, (uintptr_t)semaphore);
+    np_clock_wait_until(slot, clock, NP_SYNC_SEM, (uintptr_t)semaphore);
+    if (clock != 0) np_vtime_birth_done(clock);
     np_clock_advance(slot, NP_LOCK_CYCLES);
     errno = saved;
 }
@@ -40,6 +42,7 @@ static bool taken_at_once(struct np_slot *slot, sem_t *semaphore) {
 
 static int finish(struct np_slot *slot, sem_t *semaphore, int result, uint64_t cycles) {
     int saved = errno;
+    np_sem_waited(slot, (uintptr_t)semaphore);
     if (result == 0) taken(slot, semaphore);
     else if (saved == ETIMEDOUT) np_clock_sleep(slot, cycles, NP_SYNC_SEM, (uintptr_t)semaphore);
     np_block_end(slot);
@@ -48,15 +51,16 @@ static int finish(struct np_slot *slot, sem_t *semaphore, int result, uint64_t c
 }
 
 NP_EXPORT int sem_wait(sem_t *semaphore) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_wait)(semaphore);
     if (taken_at_once(slot, semaphore)) return 0;
+    np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     return finish(slot, semaphore, NP_REAL(sem_wait)(semaphore), 0);
 }
 
 NP_EXPORT int sem_trywait(sem_t *semaphore) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_trywait)(semaphore);
     np_throttle(slot);
     int result = NP_REAL(sem_trywait)(semaphore);
@@ -66,19 +70,21 @@ NP_EXPORT int sem_trywait(sem_t *semaphore) {
 }
 
 NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_timedwait)(semaphore, deadline);
     if (taken_at_once(slot, semaphore)) return 0;
     uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline);
+    np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     return finish(slot, semaphore, NP_REAL(sem_timedwait)(semaphore, deadline), cycles);
 }
 
 NP_EXPORT int sem_clockwait(sem_t *restrict semaphore, clockid_t clock_id, const struct timespec *restrict deadline) {
-    struct np_slot *slot = np_vtime_self();
+    struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
     if (taken_at_once(slot, semaphore)) return 0;
     uint64_t cycles = np_cycles_until(clock_id, deadline);
+    np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
     return finish(slot, semaphore, NP_REAL(sem_clockwait)(semaphore, clock_id, deadline), cycles);
 }

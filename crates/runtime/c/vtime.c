@@ -97,18 +97,82 @@ static uint64_t slots_used(void) {
     return high < np_arena->slot_count ? high : np_arena->slot_count;
 }
 
-/* A thread whose clock the others have to respect. */
-static bool counts(const struct np_slot *slot, uint64_t clock) {
-    return __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE &&
-           __atomic_load_n(&slot->run_state, __ATOMIC_ACQUIRE) == NP_RUN_RUNNING && np_vt(slot)->started &&
-           __atomic_load_n(&np_vt(slot)->stalled_clock, __ATOMIC_RELAXED) != clock + 1;
+enum reach { IGNORED = 0, LOCK_WAITER = 1, RUNNING = 2 };
+
+/* Whether the others have to respect a thread's clock. */
+static enum reach reach_of(const struct np_slot *slot, uint64_t clock) {
+    const struct np_vtime_slot *vt = np_vt(slot);
+    uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+    if ((state != NP_SLOT_LIVE && state != NP_SLOT_CLAIMED) || !__atomic_load_n(&vt->started, __ATOMIC_ACQUIRE)) return IGNORED;
+    if (__atomic_load_n(&vt->stalled_clock, __ATOMIC_RELAXED) == clock + 1) return IGNORED;
+    if (__atomic_load_n(&slot->run_state, __ATOMIC_ACQUIRE) == NP_RUN_RUNNING) return RUNNING;
+    return __atomic_load_n(&vt->lock_wait, __ATOMIC_RELAXED) ? LOCK_WAITER : IGNORED;
 }
 
+/* Threads of this process that were created and have no slot yet. Their clock counts at once, otherwise the first of sixteen new threads
+ * could end before the second begins. */
+#define BIRTHS 128
+#define BIRTH_NS 100000000 /* one that did not begin after this long is forgotten */
+static struct {
+    uint64_t clock; /* + 1; 0: free */
+    uint64_t since_ns;
+} births[BIRTHS];
+static uint32_t births_open;
+
+void np_vtime_birth(uint64_t creator_clock) {
+    if (!np_vtime_on()) return;
+    for (int i = 0; i < BIRTHS; i++) {
+        uint64_t none = 0;
+        if (!__atomic_compare_exchange_n(&births[i].clock, &none, creator_clock + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
+        births[i].since_ns = np_monotonic_ns();
+        __atomic_fetch_add(&births_open, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+}
+
+void np_vtime_birth_done(uint64_t creator_clock) {
+    if (!np_vtime_on()) return;
+    for (int i = 0; i < BIRTHS; i++) {
+        uint64_t clock = creator_clock + 1;
+        if (!__atomic_compare_exchange_n(&births[i].clock, &clock, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
+        __atomic_fetch_sub(&births_open, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+}
+
+void np_wakes_begin(uint64_t clock, uint32_t count) {
+    for (uint32_t i = 0; i < count && i < BIRTHS; i++) np_vtime_birth(clock);
+}
+
+static uint64_t slowest_birth(void) {
+    uint64_t slowest = UINT64_MAX;
+    if (np_likely(__atomic_load_n(&births_open, __ATOMIC_SEQ_CST) == 0)) return slowest;
+    uint64_t now = np_monotonic_ns();
+    for (int i = 0; i < BIRTHS; i++) {
+        uint64_t clock = __atomic_load_n(&births[i].clock, __ATOMIC_SEQ_CST);
+        if (clock == 0) continue;
+        if (births[i].since_ns != 0 && now - births[i].since_ns > BIRTH_NS) np_vtime_birth_done(clock - 1);
+        else if (clock - 1 < slowest) slowest = clock - 1;
+    }
+    return slowest;
+}
+
+/* Two readings: [0] of running threads, for those that hold locks; [1] with threads that wait for locks, for all others. */
 struct view {
-    uint64_t slowest_clock; /* UINT64_MAX: nobody runs */
-    struct np_slot *slowest;
+    uint64_t slowest_clock[2]; /* UINT64_MAX: nobody runs */
+    struct np_slot *slowest[2]; /* NULL: nobody, or a thread that has no slot yet or is being woken */
     uint32_t awake; /* running and not asleep for the window */
 };
+
+static int reading_for(const struct np_slot *slot) {
+    return __atomic_load_n(&np_vt(slot)->locks_held, __ATOMIC_RELAXED) == 0;
+}
+
+static void consider(struct view *view, int reading, uint64_t clock, struct np_slot *slot) {
+    if (clock >= view->slowest_clock[reading]) return;
+    view->slowest_clock[reading] = clock;
+    view->slowest[reading] = slot;
+}
 
 static uint64_t window(void) {
     uint32_t cycles = np_arena->config.window_cycles;
@@ -116,26 +180,28 @@ static uint64_t window(void) {
 }
 
 static struct view look(const struct np_slot *except) {
-    struct view view = {UINT64_MAX, NULL, 0};
+    struct view view = {{UINT64_MAX, UINT64_MAX}, {NULL, NULL}, 0};
     struct np_slot *fastest = NULL;
-    uint64_t used = slots_used(), fastest_clock = 0;
+    uint64_t used = slots_used(), fastest_clock = 0, unborn = slowest_birth();
     for (uint64_t i = 0; i < used; i++) {
         struct np_slot *slot = slot_at(i);
         uint64_t clock = np_clock_of(slot);
-        if (slot == except || !counts(slot, clock)) continue;
-        if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1) {
-            view.awake++;
-            if (clock > fastest_clock) {
-                fastest = slot;
-                fastest_clock = clock;
-            }
-        }
-        if (clock < view.slowest_clock) {
-            view.slowest_clock = clock;
-            view.slowest = slot;
+        enum reach reach = slot == except ? IGNORED : reach_of(slot, clock);
+        if (reach == IGNORED) continue;
+        consider(&view, 1, clock, slot);
+        if (reach != RUNNING) continue;
+        consider(&view, 0, clock, slot);
+        if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) == 1) continue;
+        view.awake++;
+        if (clock > fastest_clock) {
+            fastest = slot;
+            fastest_clock = clock;
         }
     }
-    if (fastest != NULL && fastest_clock - view.slowest_clock > window()) np_filter_poke(fastest);
+    consider(&view, 0, unborn, NULL);
+    consider(&view, 1, unborn, NULL);
+    uint64_t slowest = fastest != NULL ? view.slowest_clock[reading_for(fastest)] : 0;
+    if (fastest != NULL && fastest_clock > slowest && fastest_clock - slowest > window()) np_filter_poke(fastest);
     return view;
 }
 
@@ -150,37 +216,35 @@ static void poke(struct np_slot *slowest, uint64_t clock) {
         __atomic_store_n(&slowest->next_throttle, clock, __ATOMIC_RELAXED);
 }
 
+static void wake(struct np_slot *slot) {
+    uint32_t asleep = 1;
+    if (!__atomic_compare_exchange_n(&np_vt(slot)->throttled, &asleep, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
+    __atomic_fetch_add(&np_vt(slot)->throttle_futex, 1, __ATOMIC_SEQ_CST);
+    np_sys6(SYS_futex, (long)&np_vt(slot)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
 /* Wakes every sleeper that may go on, given what the caller saw, and tells the slowest thread when to do so for the rest. Returns the
  * first of the rest. */
 static struct np_slot *release_sleepers(struct view view) {
-    uint64_t used = slots_used(), limit, next_need;
-    struct np_slot *best;
-    if (view.slowest == NULL) return NULL;
-    limit = view.slowest_clock + window();
-    for (;;) {
-        uint64_t best_clock = UINT64_MAX;
-        best = NULL;
-        for (uint64_t i = 0; i < used; i++) {
-            struct np_slot *slot = slot_at(i);
-            uint64_t clock = np_clock_of(slot);
-            if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1 || !counts(slot, clock)) continue;
-            if (clock < best_clock) {
-                best = slot;
-                best_clock = clock;
-            }
+    uint64_t used = slots_used(), first_clock = UINT64_MAX;
+    struct np_slot *first = NULL;
+    for (uint64_t i = 0; i < used; i++) {
+        struct np_slot *slot = slot_at(i);
+        if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1) continue;
+        uint64_t clock = np_clock_of(slot), slowest = view.slowest_clock[reading_for(slot)];
+        if (reach_of(slot, clock) != RUNNING) continue;
+        if (slowest >= clock || clock + slack(view.awake) <= slowest + window()) {
+            wake(slot);
+            view.awake++;
+        } else if (clock < first_clock) {
+            first = slot;
+            first_clock = clock;
         }
-        if (best == NULL) return NULL;
-        next_need = best_clock + slack(view.awake);
-        if (next_need > limit && best != view.slowest) break;
-        uint32_t asleep = 1;
-        if (__atomic_compare_exchange_n(&np_vt(best)->throttled, &asleep, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-            __atomic_fetch_add(&np_vt(best)->throttle_futex, 1, __ATOMIC_SEQ_CST);
-            np_sys6(SYS_futex, (long)&np_vt(best)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
-        }
-        view.awake++;
     }
-    poke(view.slowest, next_need - window());
-    return best;
+    if (first == NULL) return NULL;
+    struct np_slot *slowest = view.slowest[reading_for(first)];
+    if (slowest != NULL) poke(slowest, first_clock + slack(view.awake) - window());
+    return first;
 }
 
 static bool sleepers(void) {
@@ -258,20 +322,21 @@ static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
 /* ---- the window ---- */
 
 /* Sleeps until the slowest other thread has come near. */
-static void sleep_for_window(struct np_slot *slot, struct view view) {
+static void sleep_for_window(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
     __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
     for (;;) {
         uint32_t ticket = __atomic_load_n(&vt->throttle_futex, __ATOMIC_SEQ_CST);
         __atomic_store_n(&vt->throttled, 1, __ATOMIC_SEQ_CST);
-        view = look(slot);
-        if (view.slowest == NULL || clock + slack(view.awake) <= view.slowest_clock + window()) break;
-        poke(view.slowest, clock + slack(view.awake) - window());
+        struct view view = look(slot);
+        int reading = reading_for(slot);
+        uint64_t slowest = view.slowest_clock[reading];
+        if (slowest >= clock || clock + slack(view.awake) <= slowest + window()) break;
         bool first = release_sleepers(view) == slot;
         struct timespec timeout = {0, first ? FIRST_SLEEP_NS : SLEEP_NS};
         long result = np_sys6(SYS_futex, (long)&vt->throttle_futex, FUTEX_WAIT, ticket, (long)&timeout, 0, 0);
-        if (result == -ETIMEDOUT) watch(view.slowest);
+        if (result == -ETIMEDOUT && view.slowest[reading] != NULL) watch(view.slowest[reading]);
         if (np_arena->state != NP_STATE_RUN) break;
     }
     __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
@@ -289,6 +354,7 @@ static bool escaped_block(const struct np_slot *slot) {
 
 static void run_again(struct np_slot *slot) {
     np_vt(slot)->block_depth = 0;
+    np_vt(slot)->lock_wait = 0;
     np_cpu_wake(slot);
     np_vt(slot)->share_clock = np_clock_of(slot);
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
@@ -310,27 +376,27 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
     }
     np_share_charge(slot);
     struct view others = look(slot);
+    int reading = reading_for(slot);
     if (vt->stalled_clock != 0) {
         __atomic_store_n(&vt->stalled_clock, 0, __ATOMIC_RELAXED);
-        catch_up(slot, others.slowest_clock);
+        catch_up(slot, others.slowest_clock[0]);
     }
-    uint64_t clock = np_clock_of(slot);
-    if (others.slowest != NULL && clock > others.slowest_clock && clock - others.slowest_clock > window()) {
-        sleep_for_window(slot, others);
+    uint64_t clock = np_clock_of(slot), slowest = others.slowest_clock[reading];
+    /* Whoever holds a lock gets twice the window: asleep with it, it would hold up the others. */
+    uint64_t allowed = window() * (reading == 0 ? 2 : 1);
+    if (clock > slowest && clock - slowest > allowed) {
+        sleep_for_window(slot);
         others = look(slot);
+        slowest = others.slowest_clock[reading];
     }
-    uint64_t limit = (others.slowest == NULL ? clock : others.slowest_clock) + window();
+    uint64_t limit = (slowest == UINT64_MAX ? clock : slowest) + allowed;
     uint64_t step = clock + window() / 16;
     __atomic_store_n(&slot->next_throttle, limit > step ? limit : step, __ATOMIC_SEQ_CST);
-    if (sleepers()) {
-        struct view all = others;
-        all.awake++;
-        if (clock < all.slowest_clock) {
-            all.slowest_clock = clock;
-            all.slowest = slot;
-        }
-        release_sleepers(all);
-    }
+    if (!sleepers()) return;
+    others.awake++;
+    consider(&others, 0, clock, slot);
+    consider(&others, 1, clock, slot);
+    release_sleepers(others);
 }
 
 void np_throttle(struct np_slot *slot) {
@@ -360,6 +426,11 @@ void np_block_begin(struct np_slot *slot) {
     leave_running(slot);
 }
 
+void np_lock_wait_begin(struct np_slot *slot) {
+    if (np_vt(slot)->block_depth == 0) __atomic_store_n(&np_vt(slot)->lock_wait, 1, __ATOMIC_SEQ_CST);
+    np_block_begin(slot);
+}
+
 void np_block_end(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     if (!np_vtime_on() || vt->block_depth == 0) return;
@@ -371,7 +442,7 @@ void np_block_end(struct np_slot *slot) {
 }
 
 void np_block_catch_up(struct np_slot *slot) {
-    if (np_vtime_on()) catch_up(slot, look(slot).slowest_clock);
+    if (np_vtime_on()) catch_up(slot, look(slot).slowest_clock[0]);
 }
 
 uint32_t np_block_suspend(struct np_slot *slot) {
@@ -411,8 +482,9 @@ void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
     vt->share_clock = np_clock_of(slot);
     slot->next_throttle = 0;
     np_cpu_start(slot);
-    vt->started = 1;
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&vt->started, 1, __ATOMIC_SEQ_CST);
+    np_vtime_birth_done(creator_clock);
 }
 
 void np_vtime_thread_end(struct np_slot *slot) {
@@ -420,7 +492,7 @@ void np_vtime_thread_end(struct np_slot *slot) {
     int saved = errno;
     np_vt(slot)->block_depth = 0;
     leave_running(slot);
-    np_vt(slot)->started = 0;
+    __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST);
     uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;
     if (clock > np_shared_get(key)) np_shared_set(key, clock);
     errno = saved;

@@ -25,6 +25,8 @@ struct np_vtime_slot {
     uint32_t throttle_futex;   /* bumped and woken by whoever lets this thread go on (shared) */
     uint32_t throttled;        /* 1 while it sleeps for the window (read by others) */
     uint32_t on_cpu;           /* 1 while counted in arena.cpu_load */
+    uint32_t lock_wait;        /* 1: the open block is a wait for a lock (read by others) */
+    uint32_t locks_held;
     uint64_t block_sp;         /* stack pointer of the outermost open np_block_begin */
     uint64_t share_clock;      /* clock up to which sharing of the virtual CPU has been charged */
     uint64_t stalled_clock;    /* not 0: others found no progress at this clock; ignored while it stays there (written by others) */
@@ -48,6 +50,11 @@ static inline bool np_vtime_on(void) {
 /* The caller's slot in a synchronisation hook; NULL: pass straight through. */
 static inline struct np_slot *np_vtime_self(void) {
     return np_likely(np_vtime_on()) ? np_self() : NULL;
+}
+/* The same, NULL also inside an open wait: a library that waits by means of other waits (libomp's pool) counts once. */
+static inline struct np_slot *np_vtime_caller(void) {
+    struct np_slot *slot = np_vtime_self();
+    return slot != NULL && np_vt(slot)->block_depth == 0 ? slot : NULL;
 }
 static inline struct np_slot *np_vtime_self_live(void) {
     return np_likely(np_vtime_on()) ? np_self_if_live() : NULL;
@@ -89,6 +96,12 @@ void np_block_resume(struct np_slot *slot, uint32_t depth);
 /* Charges the virtual CPU's other threads to this one's clock, for the work since the last call. */
 void np_share_charge(struct np_slot *slot);
 
+/* np_block_begin for a wait for a lock: whoever holds no lock still respects this clock, so that a thread which takes and gives back a lock
+ * in a loop cannot run away from those that the host has not woken yet. */
+void np_lock_wait_begin(struct np_slot *slot);
+/* Wake-ups in flight: `count` threads will go on at `clock`, which counts until each called np_vtime_birth_done with that clock. */
+void np_wakes_begin(uint64_t clock, uint32_t count);
+
 /* ---- cpus.c ---- */
 void np_cpu_start(struct np_slot *slot);
 void np_cpu_wake(struct np_slot *slot);
@@ -113,6 +126,8 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
 void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial);
 void np_sem_posted(struct np_slot *slot, uintptr_t address);
 uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address);
+void np_sem_waits(struct np_slot *slot, uintptr_t address);
+void np_sem_waited(struct np_slot *slot, uintptr_t address);
 
 /* Barriers: `arrive` gives the round, `leave` the latest arrival of that round. */
 void np_barrier_reset(struct np_slot *slot, uintptr_t address, uint32_t count);
