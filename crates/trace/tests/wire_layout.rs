@@ -15,49 +15,127 @@ fn offsets() -> Vec<(String, u64)> {
             $(out.push((format!("offsetof(struct {}, {})", $c, stringify!($field)), ($base + offset_of!($rust, $field)) as u64));)*
         };
     }
-    offsets!("np_config", Config, 0, [
-        mode, bind, placement, node_count, cpu_count, clock_khz, seed, sample_period, sample_rate_hz, window_cycles,
-        cycles_per_access_q8, l1_lines, l2_sets, l2_ways, l3_sets, l3_ways, l3_count, l2_cycles, l3_cycles,
-        dir_entries_log2, max_stack_depth, memory_latency_cycles, node_has_memory, node_order, cpu_order, cpu_node, cpu_l3,
-    ]);
-    offsets!("np_arena", ArenaHeader, 0, [
-        magic, version, header_bytes, arena_bytes, slots_offset, slot_count, slot_bytes, filter_offset, filter_bytes,
-        ring_offset, ring_bytes, l3_offset, dir_offset, sync_offset, start_order, start_ns, recorder_pid, reserved0, config,
-        cpu_load,
-    ]);
+    offsets!(
+        "np_config",
+        Config,
+        0,
+        [
+            mode,
+            bind,
+            placement,
+            node_count,
+            cpu_count,
+            clock_khz,
+            seed,
+            sample_period,
+            sample_rate_hz,
+            window_cycles,
+            cycles_per_access_q8,
+            l1_lines,
+            l2_sets,
+            l2_ways,
+            l3_sets,
+            l3_ways,
+            l3_count,
+            l2_cycles,
+            l3_cycles,
+            dir_entries_log2,
+            max_stack_depth,
+            memory_latency_cycles,
+            node_has_memory,
+            node_order,
+            cpu_order,
+            cpu_node,
+            cpu_l3,
+        ]
+    );
+    offsets!(
+        "np_arena",
+        ArenaHeader,
+        0,
+        [
+            magic,
+            version,
+            header_bytes,
+            arena_bytes,
+            slots_offset,
+            slot_count,
+            slot_bytes,
+            filter_offset,
+            filter_bytes,
+            ring_offset,
+            ring_bytes,
+            l3_offset,
+            dir_offset,
+            sync_offset,
+            start_order,
+            start_ns,
+            recorder_pid,
+            reserved0,
+            config,
+            cpu_load,
+        ]
+    );
     offsets!("np_arena", ArenaState, offset_of!(ArenaHeader, state), [state, drain_futex]);
-    offsets!("np_arena", ArenaIds, offset_of!(ArenaHeader, ids), [
-        next_stack_id, next_thread_index, next_process_index, next_module_id,
-    ]);
+    offsets!(
+        "np_arena",
+        ArenaIds,
+        offset_of!(ArenaHeader, ids),
+        [next_stack_id, next_thread_index, next_process_index, next_module_id,]
+    );
     offsets!("np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
-    offsets!("np_arena", ArenaLosses, offset_of!(ArenaHeader, losses), [
-        lost_no_slot, lost_full, lost_stopped, failed_unwinds,
-    ]);
-    offsets!("np_slot", SlotHot, offset_of!(Slot, hot), [
-        accesses, stall_cycles, l1_mask, node, sample_left, sample_weight, cpu, thread_index, l3_index, in_hook,
-    ]);
-    offsets!("np_slot", SlotProducer, offset_of!(Slot, producer), [
-        head, tail_seen, last_order, last_clock, rng, next_throttle,
-    ]);
+    offsets!(
+        "np_arena",
+        ArenaLosses,
+        offset_of!(ArenaHeader, losses),
+        [lost_no_slot, lost_full, lost_stopped, failed_unwinds,]
+    );
+    offsets!(
+        "np_slot",
+        SlotHot,
+        offset_of!(Slot, hot),
+        [accesses, stall_cycles, l1_mask, node, sample_left, sample_weight, cpu, thread_index, l3_index, in_hook,]
+    );
+    offsets!(
+        "np_slot",
+        SlotProducer,
+        offset_of!(Slot, producer),
+        [head, tail_seen, last_order, last_clock, rng, next_throttle,]
+    );
     offsets!("np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
-    offsets!("np_slot", SlotIdentity, offset_of!(Slot, identity), [
-        state, run_state, pid, tid, process_index, parent_thread, stack_lo, stack_hi, generation,
-    ]);
-    offsets!("np_slot", SlotCounts, offset_of!(Slot, counts), [
-        l2_lookups, l3_lookups, memory_accesses, cache_transfers, memory_writes, next_counters, wait_cycles, reserved1,
-        by_home, by_home_written, scratch,
-    ]);
+    offsets!(
+        "np_slot",
+        SlotIdentity,
+        offset_of!(Slot, identity),
+        [state, run_state, pid, tid, process_index, parent_thread, stack_lo, stack_hi, generation,]
+    );
+    offsets!(
+        "np_slot",
+        SlotCounts,
+        offset_of!(Slot, counts),
+        [
+            l2_lookups,
+            l3_lookups,
+            memory_accesses,
+            cache_transfers,
+            memory_writes,
+            next_counters,
+            wait_cycles,
+            reserved1,
+            by_home,
+            by_home_written,
+            scratch,
+        ]
+    );
     out
 }
 
 #[test]
 fn rust_and_c_agree_on_every_size_offset_and_constant() {
     let mut expected = offsets();
-    for (name, size) in [
-        ("np_config", size_of::<Config>()),
-        ("np_arena", size_of::<ArenaHeader>()),
-        ("np_slot", size_of::<Slot>()),
-    ] {
+    for (name, size) in
+        [("np_config", size_of::<Config>()), ("np_arena", size_of::<ArenaHeader>()), ("np_slot", size_of::<Slot>())]
+    {
         expected.push((format!("sizeof(struct {name})"), size as u64));
     }
     for (name, value) in [

@@ -136,7 +136,8 @@ fn decoding_rate() {
     for _ in 0..3 {
         let start = std::time::Instant::now();
         let mut state = RingState::new(OPTERON);
-        let sum: u64 = decode(&bytes, &mut state).map(|record| record.map_or(0, |record| record.stamp.time.0 & 1)).sum();
+        let sum: u64 =
+            decode(&bytes, &mut state).map(|record| record.map_or(0, |record| record.stamp.time.0 & 1)).sum();
         let seconds = start.elapsed().as_secs_f64();
         println!("{:.1} million records/s (checksum {sum})", records.len() as f64 / seconds / 1e6);
     }

@@ -61,8 +61,12 @@ fn memory_event() -> impl Strategy<Value = Event> {
     let id = any::<u32>();
     prop_oneof![
         access().prop_map(Event::Access),
-        (address(), sizes, alloc_kind(), id)
-            .prop_map(|(address, bytes, kind, stack)| Event::Alloc { address, bytes, kind, stack: StackId(stack) }),
+        (address(), sizes, alloc_kind(), id).prop_map(|(address, bytes, kind, stack)| Event::Alloc {
+            address,
+            bytes,
+            kind,
+            stack: StackId(stack)
+        }),
         address().prop_map(|address| Event::Free { address }),
         (address(), any::<u64>(), any::<u32>(), any::<u64>(), text(), id).prop_map(
             |(address, bytes, flags, file_offset, path, stack)| {
@@ -73,8 +77,12 @@ fn memory_event() -> impl Strategy<Value = Event> {
         (id, proptest::collection::vec(address(), 0..300), any::<[bool; 2]>()).prop_map(|(stack, frames, flags)| {
             Event::Stack { id: StackId(stack), frames, truncated: flags[0], failed: flags[1] }
         }),
-        (address(), any::<u32>(), node(), 0..3u8)
-            .prop_map(|(address, pages, node, cause)| Event::Place { address, pages, node, cause }),
+        (address(), any::<u32>(), node(), 0..3u8).prop_map(|(address, pages, node, cause)| Event::Place {
+            address,
+            pages,
+            node,
+            cause
+        }),
     ]
 }
 
@@ -111,8 +119,11 @@ fn life_event() -> impl Strategy<Value = Event> {
                 arguments,
             }
         ),
-        (any::<u32>(), any::<bool>(), any::<i32>())
-            .prop_map(|(index, by_exec, code)| Event::ProcessEnd { index: ProcessIndex(index), by_exec, code }),
+        (any::<u32>(), any::<bool>(), any::<i32>()).prop_map(|(index, by_exec, code)| Event::ProcessEnd {
+            index: ProcessIndex(index),
+            by_exec,
+            code
+        }),
         (any::<u32>(), address(), any::<[u64; 2]>(), text(), proptest::collection::vec(any::<u8>(), 0..33)).prop_map(
             |(id, address, sizes, path, build_id)| Event::Module {
                 id: ModuleId(id),
@@ -131,8 +142,11 @@ fn other_event() -> impl Strategy<Value = Event> {
     let counts = (any::<[u64; 7]>(), proptest::collection::vec(any::<u64>(), 0..65));
     prop_oneof![
         (0..1024u32, node()).prop_map(|(cpu, node)| Event::Cpu { cpu: CpuId(cpu), node }),
-        (0..17u32, 0..1u64 << 48, 0..1u64 << 40)
-            .prop_map(|(kind, object, began)| Event::Sync { kind, object, began: TimeNs(began) }),
+        (0..17u32, 0..1u64 << 48, 0..1u64 << 40).prop_map(|(kind, object, began)| Event::Sync {
+            kind,
+            object,
+            began: TimeNs(began)
+        }),
         counts.prop_map(|(totals, by_home)| Event::Counters(Counters {
             accesses: totals[0],
             l2_lookups: totals[1],

@@ -1,0 +1,353 @@
+//! Tables: round trips of every table, damage, versions, and bytes per row on realistic data.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::Random;
+use numapilot_trace::meta::{META_FILE, Meta, MetaError};
+use numapilot_trace::tables::*;
+use serde_json::json;
+
+fn text(value: &str) -> Arc<str> {
+    value.into()
+}
+
+/// Samples as a sixteen-thread program on a four-node machine gives them: mean gap of 100 us of program time over all threads, a few
+/// large arrays, a hundred sites, order stamps from two host cores.
+fn realistic_accesses(rows: usize) -> AccessColumns {
+    let mut random = Random(0xacce55);
+    let mut out = AccessColumns::default();
+    let mut time = 0;
+    let sites: Vec<(u64, u32, u32)> =
+        (0..120).map(|site| (0x40_2000 + random.below(1 << 16), site % 17, 1 + site * 3 % 211)).collect();
+    for row in 0..rows {
+        time += random.below(200_000);
+        let thread = random.below(16) as u32;
+        let (ip, object, stack) = sites[(random.below(120) * random.below(120) / 120) as usize];
+        let object_bytes = 1 << (16 + object % 11);
+        let address = 0x7f12_0000_0000 + (u64::from(object) << 28) + random.below(object_bytes) / 8 * 8;
+        let node = (thread % 4) as u16;
+        let home = if object % 3 == 0 { 0 } else { ((address >> 12) % 4) as u16 };
+        let order = time * 5 + random.below(3_000_000);
+        out.push(AccessRow {
+            time_ns: time,
+            order,
+            thread,
+            address,
+            object: Some(object),
+            cpu: Some(thread),
+            node: Some(node),
+            home: Some(home),
+            is_write: stack % 3 == 0,
+            is_atomic: stack == 7,
+            is_range: stack % 40 == 0,
+            level: if random.below(20) == 0 { 5 } else { 4 },
+            latency_cycles: Some(if node == home { 190 } else { 280 + 40 * u32::from(node ^ home) }),
+            ip,
+            location: 1 + stack % 120,
+            stack,
+            weight: 1000 + (row / 50_000) as u32 * 13,
+        });
+    }
+    out
+}
+
+/// Heap blocks of a program that allocates all the time: ten sites, re-used addresses, lives of many lengths.
+fn realistic_objects(rows: usize) -> ObjectColumns {
+    let mut random = Random(0x0b1ec7);
+    let mut out = ObjectColumns::default();
+    let (mut time, mut order) = (0, 0);
+    for object in 0..rows as u32 {
+        time += random.below(2000);
+        order += random.below(5000);
+        let site = random.below(10) as u32;
+        let scale = random.below(16);
+        let life = random.below(1 << (8 + scale));
+        let thread = random.below(8) as u32;
+        out.push(ObjectRow {
+            object,
+            kind: text("heap"),
+            name: text(&format!("name{site}")),
+            site,
+            site_function: text(&format!("Parser::parse_{site}(char const*, int)")),
+            site_file: text("/home/user/project/src/parser.cpp"),
+            site_line: 100 + site * 17,
+            module: text("/home/user/project/build/parser"),
+            address: 0x5555_5570_0000 + random.below(1 << 20) * 16,
+            bytes: 16 << (site % 7),
+            process: 0,
+            thread: Some(thread),
+            cpu: Some(thread),
+            node: Some((thread % 4) as u16),
+            birth_ns: time,
+            death_ns: Some(time + life),
+            birth_order: order,
+            death_order: Some(order + life * 2 + random.below(1000)),
+            stack: 1 + site * 3 + random.below(3) as u32,
+            alloc_kind: Some(text("new")),
+        });
+    }
+    out
+}
+
+fn column_sizes(path: &Path) -> Vec<(String, i64)> {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let metadata = reader.metadata();
+    let mut sizes: Vec<(String, i64)> = Vec::new();
+    for group in metadata.row_groups() {
+        for (index, column) in group.columns().iter().enumerate() {
+            if sizes.len() <= index {
+                sizes.push((column.column_path().string(), 0));
+            }
+            sizes[index].1 += column.compressed_size();
+        }
+    }
+    sizes
+}
+
+fn bytes_per_row<T: Table>(columns: &T) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.parquet");
+    let mut writer = TableWriter::<T>::create(&path).unwrap();
+    writer.append(columns).unwrap();
+    let info = writer.finish().unwrap();
+    let rows = columns.len() as f64;
+    for (name, bytes) in column_sizes(&path) {
+        println!("  {:<16} {:6.2} bytes/row", name, bytes as f64 / rows);
+    }
+    println!("{}: {:.2} bytes/row", T::NAME, info.bytes as f64 / rows);
+    info.bytes as f64 / rows
+}
+
+#[test]
+fn a_sample_costs_at_most_16_bytes() {
+    assert!(bytes_per_row(&realistic_accesses(400_000)) <= 16.0);
+}
+
+#[test]
+fn a_lifecycle_event_costs_at_most_24_bytes() {
+    // A row is two events: birth and death.
+    assert!(bytes_per_row(&realistic_objects(200_000)) / 2.0 <= 24.0);
+}
+
+fn meta() -> Meta {
+    Meta {
+        tool_version: "0.1.0".into(),
+        engine: "instrument".into(),
+        simulated: true,
+        machine_name: "opteron-8385".into(),
+        machine: json!({"nodes": [0, 1, 2, 3]}),
+        command: vec!["./a.out".into()],
+        ..Meta::default()
+    }
+}
+
+fn write_trace(folder: &Path) -> (AccessColumns, ObjectColumns) {
+    let accesses = realistic_accesses(5000);
+    let mut objects = realistic_objects(700);
+    objects.death_ns[3] = None;
+    objects.death_order[3] = None;
+    objects.thread[4] = None;
+    let mut writer = TraceWriter::create(folder).unwrap();
+    let mut table = writer.open::<AccessColumns>().unwrap();
+    table.append(&accesses).unwrap();
+    writer.close(table).unwrap();
+    writer.write(&objects).unwrap();
+    writer.finish(meta()).unwrap();
+    (accesses, objects)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("a.numatrace");
+    let (accesses, objects) = write_trace(&trace);
+    let reader = TraceReader::open(&trace).unwrap();
+    assert_eq!(reader.read::<AccessColumns>().unwrap(), accesses);
+    let read: ObjectColumns = reader.read().unwrap();
+    assert_eq!(read, objects);
+    assert_eq!(read.rows().count(), 700);
+    assert_eq!(reader.read::<SyncColumns>().unwrap(), SyncColumns::default());
+    assert_eq!(reader.meta().tables.len(), all_tables().len());
+    assert_eq!(reader.meta().machine, meta().machine);
+    let left: Vec<_> = std::fs::read_dir(&trace).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "{left:?}");
+}
+
+macro_rules! every_column_survives {
+    ($($test:ident: $table:ty;)*) => {$(
+        #[test]
+        fn $test() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("table.parquet");
+            let mut writer = TableWriter::<$table>::create(&path).unwrap();
+            writer.append(&<$table>::default()).unwrap();
+            writer.finish().unwrap();
+            let reader = TableReader::<$table>::open(&path).unwrap();
+            assert_eq!(reader.rows(), 0);
+            assert_eq!(reader.read_all().unwrap(), <$table>::default());
+        }
+    )*};
+}
+
+every_column_survives! {
+    empty_processes: ProcessColumns;
+    empty_modules: ModuleColumns;
+    empty_frames: FrameColumns;
+    empty_losses: LossColumns;
+}
+
+#[test]
+fn extreme_values_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.parquet");
+    let mut threads = ThreadColumns::default();
+    threads.push(ThreadRow::default());
+    threads.push(ThreadRow {
+        thread: u32::MAX,
+        tid: u32::MAX,
+        name: text("näme \u{1F600}"),
+        start_routine: u64::MAX,
+        parent: Some(u32::MAX),
+        node: Some(u16::MAX),
+        start_ns: u64::MAX,
+        end_ns: Some(0),
+        accesses: Some(u64::MAX),
+        ..ThreadRow::default()
+    });
+    let mut writer = TableWriter::create(&path).unwrap();
+    writer.append(&threads).unwrap();
+    writer.append(&threads).unwrap();
+    writer.finish().unwrap();
+    let mut reader = TableReader::<ThreadColumns>::open(&path).unwrap();
+    assert_eq!(reader.rows(), 4);
+    assert_eq!(reader.next_group().unwrap().unwrap(), threads);
+    assert_eq!(reader.read_all().unwrap(), threads);
+}
+
+#[test]
+fn unfinished_traces_are_refused_and_cleaned_up() {
+    let folder = tempfile::tempdir().unwrap();
+    write_trace(folder.path());
+    let mut writer = TraceWriter::create(folder.path()).unwrap();
+    writer.write(&MarkColumns::default()).unwrap();
+    let twice = writer.write(&MarkColumns::default()).unwrap_err();
+    assert!(matches!(twice, TableError::WrittenTwice("marks")));
+    drop(writer);
+    assert!(!folder.path().join("marks.parquet.tmp").exists());
+    let message = TraceReader::open(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("no meta.json"), "{message}");
+}
+
+#[test]
+fn uneven_columns_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut marks = MarkColumns::default();
+    marks.time_ns.push(1);
+    let mut writer = TableWriter::create(&folder.path().join("x.parquet")).unwrap();
+    assert!(matches!(writer.append(&marks), Err(TableError::Encode { .. })));
+}
+
+#[test]
+fn damage_anywhere_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    write_trace(folder.path());
+    let path = folder.path().join("accesses.parquet");
+    let bytes = std::fs::read(&path).unwrap();
+    let reader = TraceReader::open(folder.path()).unwrap();
+    for at in (0..bytes.len()).step_by(997) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        std::fs::write(&path, &changed).unwrap();
+        let message = reader.read::<AccessColumns>().unwrap_err().to_string();
+        assert!(message.contains("accesses.parquet") && message.contains("rebuilt from raw/"), "{message}");
+    }
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let message = reader.read::<AccessColumns>().unwrap_err().to_string();
+    assert!(message.contains("bytes instead of"), "{message}");
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(reader.read::<AccessColumns>(), Err(TableError::Damaged { .. })));
+}
+
+#[test]
+fn damaged_files_opened_by_themselves_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    write_trace(folder.path());
+    let bytes = std::fs::read(folder.path().join("objects.parquet")).unwrap();
+    let path = folder.path().join("changed.parquet");
+    std::panic::set_hook(Box::new(|_| {}));
+    for at in (0..bytes.len()).step_by(37) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &changed).unwrap();
+        if let Ok(reader) = TableReader::<ObjectColumns>::open(&path) {
+            let _ = reader.read_all();
+        }
+        std::fs::write(&path, &bytes[..at]).unwrap();
+        assert!(TableReader::<ObjectColumns>::open(&path).is_err(), "cut at {at}");
+    }
+    let _ = std::panic::take_hook();
+    let foreign = TableReader::<AccessColumns>::open(&folder.path().join("objects.parquet")).err().unwrap();
+    assert!(foreign.to_string().contains("column `time_ns` is missing"), "{foreign}");
+    std::fs::write(&path, b"PK\x03\x04 no parquet at all").unwrap();
+    assert!(matches!(TableReader::<AccessColumns>::open(&path), Err(TableError::Damaged { .. })));
+}
+
+#[test]
+fn meta_tolerates_unknown_fields_and_refuses_newer_formats() {
+    let path = Path::new("x.numatrace/meta.json");
+    let minimal = br#"{"format":{"major":1},"tool_version":"0.9","engine":"pmu","simulated":false,"future":[1]}"#;
+    let meta = Meta::parse(minimal, path).unwrap();
+    assert_eq!(meta.more["future"], json!([1]));
+    let newer = br#"{"format":{"major":7},"tool_version":"4.2"}"#;
+    let error = Meta::parse(newer, path).unwrap_err();
+    assert!(matches!(error, MetaError::Version { found: 7, .. }));
+    assert!(error.to_string().contains("numapilot 4.2 or newer"), "{error}");
+    for bad in [&b"{}"[..], b"[]", b"", b"{\"format\":{\"major\":1}}", b"{\"format\":", &[0xff; 20]] {
+        let message = Meta::parse(bad, path).unwrap_err().to_string();
+        assert!(message.contains("x.numatrace/meta.json"), "{message}");
+    }
+}
+
+/// `testdata/traces/golden-v1.numatrace` was written by this test with NUMAPILOT_WRITE_GOLDEN=1 and never changes: every later version reads it.
+#[test]
+fn the_golden_tables_are_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/golden-v1.numatrace");
+    let mut marks = MarkColumns::default();
+    marks.push(MarkRow { time_ns: 5, order: 6, thread: 1, text: text("phase 1") });
+    let accesses = realistic_accesses(300);
+    let objects = realistic_objects(40);
+    if std::env::var_os("NUMAPILOT_WRITE_GOLDEN").is_some() {
+        let mut writer = TraceWriter::create(&golden).unwrap();
+        writer.write(&accesses).unwrap();
+        writer.write(&objects).unwrap();
+        writer.write(&marks).unwrap();
+        writer.finish(meta()).unwrap();
+    }
+    assert!(golden.join(META_FILE).exists());
+    let reader = TraceReader::open(&golden).unwrap();
+    assert_eq!(reader.meta().command, meta().command);
+    assert_eq!(reader.read::<AccessColumns>().unwrap(), accesses);
+    assert_eq!(reader.read::<ObjectColumns>().unwrap(), objects);
+    assert_eq!(reader.read::<MarkColumns>().unwrap(), marks);
+}
+
+#[test]
+#[ignore = "prints rates; run with --release --ignored --nocapture"]
+fn table_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    let accesses = realistic_accesses(3_000_000);
+    let path = folder.path().join("accesses.parquet");
+    let start = std::time::Instant::now();
+    let mut writer = TableWriter::create(&path).unwrap();
+    writer.append(&accesses).unwrap();
+    writer.finish().unwrap();
+    println!("write {:.1} M rows/s", 3.0 / start.elapsed().as_secs_f64());
+    let start = std::time::Instant::now();
+    let read = TableReader::<AccessColumns>::open(&path).unwrap().read_all().unwrap();
+    println!("read {:.1} M rows/s", 3.0 / start.elapsed().as_secs_f64());
+    assert_eq!(read.len(), accesses.len());
+}
