@@ -28,7 +28,7 @@ pub fn read_file(path: &Path) -> Result<Machine, MachineError> {
     let failed = |error| MachineError::Read {
         path: path.to_owned(),
         error,
-        remedy: "give the path of a model file, or `numapilot topo --machine list`'s names".to_owned(),
+        remedy: "check the path; `numapilot topo --list` names the built-in models".to_owned(),
     };
     let length = fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX {

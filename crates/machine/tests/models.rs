@@ -1,0 +1,244 @@
+//! The built-in models say what was published, and every slip in a model file gets an error with its line and remedy.
+
+use numapilot_machine::{Bind, CpuId, Endpoint, LinkId, Machine, NodeId, NodeKind, builtin_names, builtin_text};
+use proptest::prelude::*;
+
+const OPTERON: &str = include_str!("../../../models/opteron-8385.toml");
+
+fn ns(machine: &Machine, from: u16, to: u16) -> f64 {
+    machine.idle_latency_ns(NodeId(from), NodeId(to)).unwrap()
+}
+
+#[test]
+fn the_opteron_is_as_published() {
+    let machine = Machine::load("opteron-8385").unwrap();
+    assert_eq!((machine.nodes().len(), machine.cpus().len(), machine.clock_mhz()), (4, 16, Some(2300.0)));
+    assert_eq!(machine.memory_bytes(), 64 << 30);
+    assert_eq!(machine.broadcasts_probes(), Some(true));
+    assert_eq!(machine.links().len(), 8, "four cables, each two directed links");
+    assert!(machine.links().iter().all(|l| l.bandwidth_bytes_per_s == 4e9));
+    assert_eq!(machine.routes(NodeId(0), NodeId(3)).len(), 2, "the diagonal goes either way round");
+    assert_eq!(machine.hops(NodeId(0), NodeId(0)), Some(0));
+    for (from, to) in [(0, 1), (0, 2)] {
+        let ratio = ns(&machine, from, to) / ns(&machine, from, from);
+        assert!((1.08..=1.09).contains(&ratio), "one hop is 108-109 % of local: {ratio}");
+    }
+    let diagonal = ns(&machine, 0, 3) / ns(&machine, 0, 0);
+    assert!((1.295..=1.31).contains(&diagonal), "two hops are 130 % of local: {diagonal}");
+    let l3 = machine.data_cache(CpuId(5), 3).unwrap();
+    assert_eq!((l3.size_bytes, l3.ways, l3.latency_cycles, l3.cpus.len()), (6 << 20, Some(48), Some(56.0), 4));
+}
+
+#[test]
+fn the_others_have_the_published_shape() {
+    let shapes = [
+        ("memprof-a", 4, 16, 2500.0, 32u64),
+        ("memprof-b", 4, 24, 1700.0, 48),
+        ("memprof-c", 8, 48, 2200.0, 256),
+        ("x1-32xlarge", 4, 128, 2300.0, 1920),
+        ("epyc-2s-nps1", 2, 256, 3100.0, 768),
+        ("epyc-2s-nps4", 8, 256, 3100.0, 768),
+        ("xeon-2s", 2, 224, 2000.0, 512),
+        ("xeon-2s-snc2", 4, 224, 2000.0, 512),
+        ("xeon-2s-snc4", 8, 224, 2000.0, 512),
+        ("xeon-2s-cxl", 3, 224, 2000.0, 640),
+    ];
+    assert_eq!(shapes.len() + 1, builtin_names().count());
+    for (name, nodes, cpus, mhz, gib) in shapes {
+        let machine = Machine::load(name).unwrap();
+        assert_eq!(
+            (machine.nodes().len(), machine.cpus().len(), machine.clock_mhz()),
+            (nodes, cpus, Some(mhz)),
+            "{name}"
+        );
+        assert_eq!(machine.memory_bytes(), gib << 30, "{name}");
+        for from in machine.nodes().iter().filter(|n| n.has_cpus()) {
+            assert!(machine.nodes().iter().all(|to| machine.idle_latency_cycles(from.id, to.id).is_some()), "{name}");
+            assert!(
+                machine.nodes().iter().all(|to| ns(&machine, from.id.0, to.id.0) >= ns(&machine, from.id.0, from.id.0)),
+                "{name}"
+            );
+        }
+        let layout = machine.thread_layout(Bind::Spread, None);
+        let with_cpus: Vec<_> = machine.nodes().iter().filter(|n| n.has_cpus()).map(|n| n.id).collect();
+        for (thread, cpu) in layout.iter().enumerate() {
+            assert_eq!(machine.node_of_cpu(*cpu), Some(with_cpus[thread % with_cpus.len()]), "{name}: thread {thread}");
+        }
+        let mut sorted = layout.clone();
+        sorted.sort();
+        assert!(sorted.iter().copied().eq(machine.cpus().iter().map(|c| c.id)), "{name}: every CPU once");
+    }
+    let two_hops = Machine::load("memprof-c").unwrap();
+    assert_eq!(two_hops.hops(NodeId(0), NodeId(3)), Some(2), "two-hop pairs exist");
+    let cxl = Machine::load("xeon-2s-cxl").unwrap();
+    assert_eq!(cxl.node(NodeId(2)).unwrap().kind(), NodeKind::MemoryOnly);
+    assert!((170.0..=250.0).contains(&ns(&cxl, 0, 2)));
+    let epyc = Machine::load("epyc-2s-nps1").unwrap();
+    assert_eq!(epyc.l3_caches().len(), 16);
+    let first: Vec<_> = epyc.thread_layout(Bind::Spread, None)[..16].iter().map(|&c| epyc.l3_index(c)).collect();
+    let mut distinct = first.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 16, "spread takes each L3 once before any twice: {first:?}");
+}
+
+#[test]
+fn every_figure_has_a_source_and_every_source_is_used() {
+    for name in builtin_names() {
+        let machine = Machine::load(name).unwrap();
+        for line in
+            builtin_text(name).unwrap().lines().skip_while(|l| *l != "[sources]").skip(1).take_while(|l| !l.is_empty())
+        {
+            let words = line.split_once("= ").unwrap().1.trim_matches('"');
+            assert!(machine.figures().iter().any(|f| f.source == words), "{name}: nothing is from {line}");
+        }
+    }
+}
+
+#[test]
+fn routes_go_over_routers_and_one_way_links() {
+    let epyc = Machine::load("epyc-2s-nps4").unwrap();
+    let path = epyc.route(NodeId(1), NodeId(6));
+    let stops: Vec<Endpoint> = path.iter().map(|&l| epyc.link(l).unwrap().to).collect();
+    assert!(matches!(stops[..], [Endpoint::Router(_), Endpoint::Router(_), Endpoint::Node(NodeId(6))]), "{stops:?}");
+    let one_way = OPTERON.replace(
+        "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]\nboth_ways = true",
+        "pairs = [[0, 1], [1, 3], [3, 2], [2, 0]]",
+    ) + "[[idle_latency]]\nhops = 3\nns = { value = 170, source = \"a test\" }\n";
+    let ring = Machine::from_model_text(&one_way, "ring.toml").unwrap();
+    assert_eq!((ring.hops(NodeId(0), NodeId(1)), ring.hops(NodeId(1), NodeId(0))), (Some(1), Some(3)));
+    let explicit = OPTERON.to_owned() + "[[routes]]\npaths = [[0, 2, 3]]\n";
+    let explicit = Machine::from_model_text(&explicit, "explicit.toml").unwrap();
+    assert_eq!(explicit.routes(NodeId(0), NodeId(3)), [vec![LinkId(2), LinkId(6)]]);
+    assert_eq!(explicit.routes(NodeId(3), NodeId(0)).len(), 2, "the way back is derived as before");
+}
+
+/// Text to replace, its replacement, and what the error must hold.
+const SLIPS: &[(&str, &str, &[&str])] = &[
+    ("format = 1", "format = 9", &["slip.toml:4:", "format 9", "write `format = 1`"]),
+    ("clock_mhz = { value = 2300", "clock_mhz = { value = -1", &["slip.toml:8:", "clock_mhz", "give a number"]),
+    ("clock_mhz = { value = 2300", "clock_mhz = { value = nan", &["clock_mhz", "NaN"]),
+    (
+        "value = 4, source = \"carrefour\"",
+        "value = 0, source = \"carrefour\"",
+        &["links[0].bandwidth_gb_per_s", "give a number"],
+    ),
+    ("value = 16, source = \"carrefour\"", "value = 1e300, source = \"carrefour\"", &["nodes[0].memory_gib"]),
+    (
+        "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]",
+        "pairs = [[0, 1]]",
+        &["links", "no way leads from node", "add the missing"],
+    ),
+    (
+        "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]\nboth_ways = true",
+        "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]",
+        &["no way leads from node 1 to node 0"],
+    ),
+    ("pairs = [[0, 1], ", "pairs = [[0, 9], ", &["links", "node 9 does not exist"]),
+    ("pairs = [[0, 1], ", "pairs = [[0, \"hub\"], ", &["no router \"hub\"", "[[routers]]"]),
+    ("pairs = [[0, 1], ", "pairs = [[0, 1], [1, 0], ", &["described twice"]),
+    ("pairs = [[0, 1], ", "pairs = [[2, 2], [0, 1], ", &["leads back"]),
+    ("ids = [0, 1, 2, 3]", "ids = [0, 1, 2, 2]", &["slip.toml:", "node 2", "described twice"]),
+    ("\"12-15\"", "\"0-3\"", &["CPU 0", "described twice"]),
+    ("\"12-15\"", "\"12-2000\"", &["1024 CPUs"]),
+    ("\"12-15\"", "\"12-x\"", &["nodes[0].cpus[3]", "not a number"]),
+    ("threads_per_core = 1", "threads_per_core = 3", &["threads_per_core"]),
+    ("sockets = [0, 1, 2, 3]", "sockets = [0, 1]", &["2 entries for 4 ids"]),
+    ("shared_by = \"node\"", "", &["caches[2]", "shared_by"]),
+    ("hops = 2", "hops = 7", &["no pair of nodes fits"]),
+    (
+        "source = \"jedec\"",
+        "source = \"jedek\"",
+        &["nodes[0].memory_bandwidth_gb_per_s", "\"jedek\" is not in [sources]"],
+    ),
+    ("threads_per_core", "threads_per_chore", &["slip.toml:", "unknown field `threads_per_chore`"]),
+    ("level = 3", "level = 9", &["level 9 is no cache level"]),
+    ("name = \"opteron-8385\"", "name = \"../etc\"", &["slip.toml:5:", "no model's name"]),
+    ("[[nodes]]", "[[nodes", &["slip.toml:"]),
+];
+
+#[test]
+fn every_slip_is_named_with_place_and_remedy() {
+    for (from, to, parts) in SLIPS {
+        assert!(OPTERON.contains(from), "{from}");
+        let message = Machine::from_model_text(&OPTERON.replacen(from, to, 1), "slip.toml").expect_err(to).to_string();
+        for part in *parts {
+            assert!(message.contains(part), "{from:?} -> {to:?}: {message:?} lacks {part:?}");
+        }
+        assert!(message.contains("slip.toml"), "{message}");
+    }
+}
+
+#[test]
+fn slips_in_routes_are_named() {
+    for (paths, part) in [
+        ("[[0, 3]]", "step 1 of the path from node 0 to node 3 has no link"),
+        ("[[0, 1, 0, 2, 3]]", "a cycle"),
+        ("[[0, 1], [0, 2]]", "different pairs"),
+        ("[]", "no path"),
+        ("[[]]", "does not begin and end at nodes"),
+        ("[[1]]", "from one node to another"),
+        ("[[0, 1, 3], [0, 7, 3]]", "has no link"),
+    ] {
+        let text = format!("{OPTERON}[[routes]]\npaths = {paths}\n");
+        let message = Machine::from_model_text(&text, "slip.toml").expect_err(paths).to_string();
+        assert!(message.contains(part) && message.contains("routes"), "{paths}: {message}");
+    }
+    let missing = OPTERON.replace("[[idle_latency]]\nhops = 2", "[[idle_latency]]\nhops = 1");
+    let message = Machine::from_model_text(&missing, "slip.toml").unwrap_err().to_string();
+    assert!(message.contains("from node 0 to node 3 (2 hops)") && message.contains("hops = 2"), "{message}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let message = Machine::load("./no/such.toml").unwrap_err().to_string();
+    assert!(message.contains("./no/such.toml") && message.contains("check the path"), "{message}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, OPTERON).unwrap();
+    assert_eq!(Machine::load(path.to_str().unwrap()).unwrap().name(), "opteron-8385");
+    std::fs::write(&path, [0u8, 159, 146]).unwrap();
+    assert!(Machine::load(path.to_str().unwrap()).unwrap_err().to_string().contains("mine.toml"));
+}
+
+#[test]
+fn machines_survive_json() {
+    for name in builtin_names() {
+        let machine = Machine::load(name).unwrap();
+        let text = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    /// Cuts, repeats and overwrites pieces of real models: an answer or an error that names the file, never a panic.
+    #[test]
+    fn mutated_models_never_panic(
+        which in 0usize..11,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, "[0-9a-z\\[\\]{}=\", .-]{0,12}|-1|1e999|nan|99999999999|\u{0}"), 1..6),
+    ) {
+        let mut text = builtin_text(builtin_names().nth(which).unwrap()).unwrap().as_bytes().to_vec();
+        for (at, length, new) in edits {
+            let at = at.index(text.len() + 1);
+            let end = (at + length).min(text.len());
+            text.splice(at..end, new.into_bytes());
+        }
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if let Err(error) = Machine::from_model_text(&text, "mutated.toml") {
+            prop_assert!(error.to_string().starts_with("mutated.toml"), "{}", error);
+        }
+    }
+
+    /// Single figures replaced by other numbers: the likeliest slip of all.
+    #[test]
+    fn changed_numbers_never_panic(which in 0usize..11, nth in any::<prop::sample::Index>(), number in prop_oneof![
+        any::<f64>().prop_map(|f| f.to_string()), any::<i64>().prop_map(|i| i.to_string()), (0u32..400).prop_map(|i| i.to_string()),
+    ]) {
+        let text = builtin_text(builtin_names().nth(which).unwrap()).unwrap();
+        let starts: Vec<usize> = text.match_indices(char::is_numeric).map(|(i, _)| i).filter(|&i| i == 0 || !text.as_bytes()[i - 1].is_ascii_digit()).collect();
+        let start = *nth.get(&starts);
+        let end = start + text[start..].find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len() - start);
+        let _ = Machine::from_model_text(&format!("{}{number}{}", &text[..start], &text[end..]), "mutated.toml");
+    }
+}

@@ -1,0 +1,239 @@
+//! Reads the trees of `testdata/sysfs` (see `make-trees` there), and trees damaged in every way that a file system allows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use numapilot_machine::{Bind, CacheKind, CpuId, Machine, NodeId, NodeKind, SocketId};
+use proptest::prelude::*;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs").join(name)
+}
+
+fn tree(name: &str) -> Machine {
+    Machine::from_sysfs(&path(name)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn cpus(ids: impl IntoIterator<Item = u32>) -> Vec<CpuId> {
+    ids.into_iter().map(CpuId).collect()
+}
+
+#[test]
+fn two_sockets_with_hardware_threads() {
+    let machine = tree("two-sockets-smt");
+    assert_eq!(machine.nodes().len(), 2);
+    assert_eq!(machine.nodes()[0].cpus, cpus([0, 1, 2, 3, 8, 9, 10, 11]));
+    assert_eq!(machine.nodes()[1].socket, Some(SocketId(1)));
+    assert_eq!(machine.nodes()[0].memory_bytes, 98_566_144 * 1024);
+    assert_eq!(machine.nodes()[0].free_bytes, Some(98_566_144 * 3 / 4 * 1024));
+    assert_eq!(machine.cpu(CpuId(9)).unwrap().siblings, cpus([1, 9]));
+    assert_eq!(machine.cpu(CpuId(9)).unwrap().smt_rank(), 1);
+    assert_eq!(machine.online_core_count(), 8);
+    assert_eq!(machine.distance(NodeId(0), NodeId(1)), Some(21));
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(0)), None, "no HMAT: unknown, not guessed");
+    // The name's nominal clock, not the 1200 MHz at which CPU 0 idled.
+    assert_eq!(machine.clock_mhz(), Some(3400.0));
+    assert_eq!(machine.l3_caches().len(), 2);
+    assert_eq!(machine.l3_index(CpuId(12)), Some(1));
+    let l2 = machine.data_cache(CpuId(8), 2).unwrap();
+    assert_eq!((l2.size_bytes, l2.ways, l2.line_bytes), (1 << 20, Some(16), Some(64)));
+    assert_eq!(machine.caches().iter().filter(|c| c.kind == CacheKind::Instruction).count(), 8);
+    assert_eq!(machine.thread_layout(Bind::Spread, None), cpus([0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15]));
+    assert_eq!(machine.thread_layout(Bind::Pack, None), cpus([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]));
+    let only = cpus([9, 8, 1, 99]);
+    assert_eq!(
+        machine.thread_layout(Bind::Spread, Some(&only)),
+        cpus([1, 8, 9]),
+        "9 shares its core with 1, and 99 does not exist"
+    );
+}
+
+#[test]
+fn four_nodes() {
+    let machine = tree("four-nodes");
+    assert_eq!(machine.nodes().len(), 4);
+    assert_eq!(machine.node_of_cpu(CpuId(13)), Some(NodeId(3)));
+    assert_eq!(machine.node_of_cpu(CpuId(16)), None);
+    assert_eq!(machine.l3_caches().len(), 4);
+    assert!(machine.links().is_empty() && machine.routes(NodeId(0), NodeId(3)).is_empty());
+    assert_eq!(machine.broadcasts_probes(), None);
+    assert_eq!(machine.thread_layout(Bind::Spread, None)[..5], cpus([0, 4, 8, 12, 1]));
+}
+
+#[test]
+fn several_nodes_per_socket() {
+    let nps4 = tree("nps4");
+    assert_eq!((nps4.nodes().len(), nps4.sockets().len()), (8, 2));
+    assert_eq!(nps4.distance(NodeId(0), NodeId(3)), Some(12));
+    assert_eq!(nps4.distance(NodeId(0), NodeId(4)), Some(32));
+    let snc2 = tree("snc2");
+    assert_eq!((snc2.nodes().len(), snc2.sockets().len(), snc2.l3_caches().len()), (4, 2, 2));
+    assert_eq!(snc2.l3_index(CpuId(0)), snc2.l3_index(CpuId(2)), "an L3 spans the nodes of its socket");
+    assert_eq!(snc2.clock_mhz(), Some(2000.0));
+}
+
+#[test]
+fn a_node_with_memory_only_and_what_the_firmware_tells() {
+    let machine = tree("cxl");
+    let far = machine.node(NodeId(2)).unwrap();
+    assert_eq!((far.kind(), far.socket, far.has_memory()), (NodeKind::MemoryOnly, None, true));
+    assert_eq!(machine.idle_latency_ns(NodeId(0), NodeId(2)), Some(210.0));
+    assert_eq!(machine.idle_latency_ns(NodeId(1), NodeId(2)), None, "HMAT tells the best initiator only");
+    assert_eq!(machine.idle_latency_cycles(NodeId(0), NodeId(0)), Some(224.0));
+    assert_eq!(far.memory_bandwidth_bytes_per_s, Some(60_000.0 * 1048576.0));
+    assert_eq!(machine.nodes_nearest_first(NodeId(1)), [NodeId(1), NodeId(0), NodeId(2)]);
+    assert!(machine.figures().iter().any(|f| f.source.contains("HMAT")));
+}
+
+#[test]
+fn offline_cpus_keep_their_node_but_get_no_threads() {
+    let machine = tree("offline-cpus");
+    assert_eq!((machine.cpus().len(), machine.online_cpu_count()), (8, 6));
+    let three = machine.cpu(CpuId(3)).unwrap();
+    assert_eq!((three.online, three.node, three.core), (false, Some(NodeId(0)), None));
+    assert_eq!(machine.nodes()[0].cpus, cpus([0, 1, 2, 3]));
+    assert_eq!(machine.thread_layout(Bind::Spread, None), cpus([0, 4, 2, 6, 1, 7]));
+    assert!(machine.thread_layout(Bind::Pack, Some(&cpus([3, 5]))).is_empty());
+    assert_eq!(machine.online_core_count(), 4);
+}
+
+#[test]
+fn one_node_and_sparse_nodes() {
+    assert_eq!(tree("one-node").nodes().len(), 1);
+    let sparse = tree("sparse-nodes");
+    let ids: Vec<u16> = sparse.nodes().iter().map(|n| n.id.0).collect();
+    assert_eq!(ids, [0, 8, 255]);
+    assert_eq!(sparse.node_index(NodeId(255)), Some(2));
+    assert_eq!(sparse.distance(NodeId(8), NodeId(255)), Some(80));
+    assert_eq!(sparse.distance(NodeId(1), NodeId(8)), None);
+    assert_eq!(sparse.data_cache(CpuId(8), 1).unwrap().line_bytes, Some(128));
+}
+
+#[test]
+fn the_running_system_can_be_read() {
+    let machine = Machine::load("live").unwrap();
+    assert!(machine.online_cpu_count() > 0 && machine.memory_bytes() > 0);
+}
+
+#[test]
+fn a_machine_survives_json() {
+    for name in ["cxl", "offline-cpus"] {
+        let machine = tree(name);
+        let text = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+        let broken = text.replacen("\"distances\":[[", "\"distances\":[[7,", 1);
+        assert!(
+            serde_json::from_str::<Machine>(&broken).unwrap_err().to_string().contains("matrix"),
+            "checked again when read"
+        );
+    }
+}
+
+/// A copy of a tree that a test may damage.
+fn copy(name: &str) -> tempfile::TempDir {
+    fn walk(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let target = to.join(entry.file_name());
+            if entry.path().is_dir() {
+                walk(&entry.path(), &target);
+            } else {
+                fs::copy(entry.path(), target).unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    walk(&path(name), folder.path());
+    folder
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+        if entry.is_dir() { all.extend(files(&entry)) } else { all.push(entry) }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn nonsense_is_an_error_that_names_the_file() {
+    for (file, content) in [
+        ("sys/devices/system/node/node0/distance", "10"),
+        ("sys/devices/system/node/node0/distance", "10 21 0"),
+        ("sys/devices/system/node/node0/cpulist", "0-99"),
+        ("sys/devices/system/node/node1/cpulist", "3-7"),
+        ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: lots kB"),
+        ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 99999999999999999 kB"),
+        ("sys/devices/system/node/online", "0-4294967295"),
+        ("sys/devices/system/node/online", "70000"),
+        ("sys/devices/system/cpu/present", "0-5000"),
+        ("sys/devices/system/cpu/online", ""),
+        ("sys/devices/system/cpu/cpu0/cache/index0/size", "big"),
+        ("sys/devices/system/cpu/cpu0/cache/index0/level", "77"),
+        ("sys/devices/system/cpu/cpu0/cache/index0/type", "Cheese"),
+        ("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size", "3"),
+        ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "x"),
+        ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "1-0"),
+        ("sys/devices/system/node/node2/access1/initiators/read_latency", "99999999999"),
+        ("sys/devices/system/node/node2/access1/initiators/read_bandwidth", "-1"),
+    ] {
+        let folder = copy("cxl");
+        fs::write(folder.path().join(file), content).unwrap();
+        let message = Machine::from_sysfs(folder.path()).expect_err(file).to_string();
+        assert!(message.contains(file), "{file} with {content:?}: {message}");
+    }
+    let folder = copy("cxl");
+    let file = folder.path().join("sys/devices/system/node/node0/meminfo");
+    fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
+    let message = Machine::from_sysfs(folder.path()).unwrap_err().to_string();
+    assert!(message.contains(&file.display().to_string()) && message.contains("not text"), "{message}");
+}
+
+#[test]
+fn any_one_file_may_be_missing() {
+    let folder = copy("offline-cpus");
+    for file in files(folder.path()) {
+        let content = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        let machine = Machine::from_sysfs(folder.path()).unwrap_or_else(|e| panic!("without {}: {e}", file.display()));
+        assert_eq!(machine.nodes().len(), 2, "without {}", file.display());
+        fs::write(&file, content).unwrap();
+    }
+}
+
+#[test]
+fn a_kernel_without_numa_is_one_node() {
+    let folder = copy("one-node");
+    fs::remove_dir_all(folder.path().join("sys/devices/system/node")).unwrap();
+    fs::write(folder.path().join("proc/meminfo"), "MemTotal: 1000 kB\nMemFree: 10 kB\n").unwrap();
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    assert_eq!((machine.nodes().len(), machine.nodes()[0].memory_bytes), (1, 1_024_000));
+    assert!(machine.notes()[0].contains("no NUMA nodes"));
+    let nothing = tempfile::tempdir().unwrap();
+    let message = Machine::from_sysfs(nothing.path()).unwrap_err().to_string();
+    assert!(message.contains("cpu/present"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn no_content_makes_it_panic(which in any::<prop::sample::Index>(), content in prop_oneof![
+        "[0-9,: \nKMGkBa-]{0,30}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ]) {
+        thread_local!(static TREE: tempfile::TempDir = copy("cxl"));
+        TREE.with(|folder| {
+            let all = files(folder.path());
+            let file = which.get(&all);
+            let whole = fs::read(file).unwrap();
+            fs::write(file, content).unwrap();
+            let result = Machine::from_sysfs(folder.path());
+            fs::write(file, whole).unwrap();
+            if let Err(error) = result {
+                prop_assert!(error.to_string().contains("sys/devices/system"), "{}", error);
+            }
+            Ok(())
+        })?;
+    }
+}
