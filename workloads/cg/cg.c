@@ -26,7 +26,7 @@ struct settings {
 
 struct preset {
     uint64_t n, per_row, iterations;
-    double zeta; /* for seed 1, by the serial reference (--reference) */
+    double zeta; /* for seed 1, by the serial reference (--reference); 0: not known */
 };
 static const struct preset presets[] = {
     {1400, 7, 8, 2.34365337014241},
@@ -51,7 +51,7 @@ static struct settings parse(int argc, char **argv) {
                                     sizeof specs / sizeof *specs};
     options_parse(&program, argc, argv);
     const struct preset *preset = &presets[settings.common.size];
-    bool known = !settings.n && !settings.per_row && !settings.iterations && settings.common.seed == 1;
+    bool known = !settings.n && !settings.per_row && !settings.iterations && settings.common.seed == 1 && preset->zeta > 0;
     settings.reference |= !known;
     if (!settings.n) settings.n = preset->n;
     if (!settings.per_row) settings.per_row = preset->per_row;

@@ -49,6 +49,10 @@ uint64_t word_hash(const char *word, size_t length) {
     return mix64(hash);
 }
 
+uint64_t word_fingerprint(const char *word, size_t length, struct posting posting) {
+    return mix64(hash_bytes(0, word, length) ^ mix64((uint64_t)posting.document << 32 | posting.position));
+}
+
 int entry_compare(uint64_t hash_a, const char *word_a, uint64_t hash_b, const char *word_b) {
     if (hash_a != hash_b) return hash_a < hash_b ? -1 : 1;
     return memcmp(word_a, word_b, WORD_BYTES_MAX);

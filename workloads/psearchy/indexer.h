@@ -42,6 +42,7 @@ struct shared {
     struct {
         uint64_t hash; /* of all that the part's index file holds */
         uint64_t words, postings;
+        uint64_t fingerprint; /* sum of word_fingerprint over all postings */
     } parts[PARTITIONS];
     struct run runs[RUNS_MAX];
 };
@@ -54,6 +55,9 @@ struct index_limits {
 /* Hash of a word: the only order that runs and index files know, words breaking ties. */
 uint64_t word_hash(const char *word, size_t length);
 int entry_compare(uint64_t hash_a, const char *word_a, uint64_t hash_b, const char *word_b);
+
+/* Stands for one word at one place. A sum of these over a text identifies what is where in it, in whatever order it is taken. */
+uint64_t word_fingerprint(const char *word, size_t length, struct posting posting);
 
 /* Indexes documents from the shared list until none is left, in this thread. */
 void index_documents(const struct corpus *corpus, const struct index_limits *limits, struct shared *shared, struct supply *supply);

@@ -142,13 +142,14 @@ static void merge_part(struct shared *shared, struct merge *merge, uint32_t part
     folder_path(path, FILE_INDEX, part);
     FILE *file = fopen(path, "wbe");
     if (!file) fail(EXIT_SYSTEM, "cannot create %s: %s", path, strerror(errno));
-    uint64_t hash = 0, words = 0, postings = 0;
+    uint64_t hash = 0, words = 0, postings = 0, fingerprint = 0;
     struct entry word;
     while (merge_word(merge, &word)) {
         size_t bytes = word.count * sizeof(struct posting);
         fwrite(&word, sizeof word, 1, file);
         fwrite(merge->postings, 1, bytes, file);
         hash = hash_bytes(hash_bytes(hash, &word, sizeof word), merge->postings, bytes);
+        for (uint32_t i = 0; i < word.count; i++) fingerprint += word_fingerprint(word.word, word.length, merge->postings[i]);
         words++;
         postings += word.count;
     }
@@ -156,6 +157,7 @@ static void merge_part(struct shared *shared, struct merge *merge, uint32_t part
     shared->parts[part].hash = hash;
     shared->parts[part].words = words;
     shared->parts[part].postings = postings;
+    shared->parts[part].fingerprint = fingerprint;
 }
 
 void merge_parts(struct shared *shared) {

@@ -151,7 +151,7 @@ struct question {
 };
 
 /* Scans one document character by character, with nothing of the indexer's code. Returns its number of words. */
-static uint64_t scan_document(uint32_t document, struct question *questions) {
+static uint64_t scan_document(uint32_t document, struct question *questions, uint64_t *fingerprint) {
     char path[PATH_BYTES];
     folder_path(path, FILE_DOCUMENT, document);
     FILE *file = fopen(path, "rbe");
@@ -174,6 +174,7 @@ static uint64_t scan_document(uint32_t document, struct question *questions) {
                 question->scanned.hash = answer_hash(question->scanned.hash, (struct posting){document, position});
             }
         }
+        *fingerprint += word_fingerprint(word, length, (struct posting){document, position});
         position++;
         length = 0;
     }
@@ -181,7 +182,7 @@ static uint64_t scan_document(uint32_t document, struct question *questions) {
     return position;
 }
 
-/* The index must answer as the scan does, for words of all frequencies, and hold as many postings as there are words. */
+/* The index must hold every word of the text at its places and nothing else, and answer as the scan does, for words of all frequencies. */
 static void verify(const struct job *job) {
     phase("verify");
     struct question questions[QUERIES] = {0};
@@ -192,12 +193,16 @@ static void verify(const struct job *job) {
         if (q == QUERIES - 1) rank = 1u << job->corpus.octaves;
         questions[q].length = corpus_word(&job->corpus, rank, questions[q].word);
     }
-    uint64_t words = 0, postings = 0;
-    for (uint32_t document = 0; document < job->corpus.documents; document++) words += scan_document(document, questions);
-    for (int part = 0; part < PARTITIONS; part++) postings += job->shared->parts[part].postings;
+    uint64_t words = 0, postings = 0, scanned = 0, indexed = 0;
+    for (uint32_t document = 0; document < job->corpus.documents; document++) words += scan_document(document, questions, &scanned);
+    for (int part = 0; part < PARTITIONS; part++) {
+        postings += job->shared->parts[part].postings;
+        indexed += job->shared->parts[part].fingerprint;
+    }
     if (words != postings || words != job->shared->words) {
         fail(EXIT_WRONG_RESULT, "wrong result: %" PRIu64 " postings of %" PRIu64 " words", postings, words);
     }
+    if (scanned != indexed) fail(EXIT_WRONG_RESULT, "wrong result: the index has words in other places than the text");
     for (int q = 0; q < QUERIES; q++) {
         struct answer found = query(questions[q].word, questions[q].length), scanned = questions[q].scanned;
         if (found.postings != scanned.postings || found.hash != scanned.hash) {
