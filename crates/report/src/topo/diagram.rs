@@ -4,22 +4,26 @@ use numapilot_machine::{Endpoint, Link, Machine, NodeId};
 use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Sizes, layout};
-use super::text::Paper;
+use super::text::{Paper, wrap};
 use super::words;
 
 /// A matrix of more ends than this would not be read: the links are listed by kind instead.
 const MATRIX_MAX: usize = 12;
+/// Drawings of nodes and wires need this many columns.
+const DRAWING_WIDTH: usize = 66;
 const NODE_WIDTH: usize = 10;
 const WIRE_WIDTH: usize = 24;
 
 /// Draws the links.
 pub fn links(machine: &Machine, paper: Paper) -> String {
-    let plain = machine.routers().is_empty() && machine.links().iter().all(|l| matches!(l.from, Endpoint::Node(_)));
+    let plain = paper.width >= DRAWING_WIDTH
+        && machine.routers().is_empty()
+        && machine.links().iter().all(|l| matches!(l.from, Endpoint::Node(_)));
     match machine.nodes().len() {
         2 if plain => row(machine),
-        4 if plain => square(machine),
+        4 if plain => square(machine, paper),
         n if n + machine.routers().len() <= MATRIX_MAX => bandwidths(machine, paper),
-        _ => list(machine),
+        _ => list(machine, paper),
     }
 }
 
@@ -30,11 +34,14 @@ fn between(machine: &Machine, a: NodeId, b: NodeId) -> (Option<&Link>, Option<&L
     (find(a, b), find(b, a))
 }
 
-/// `4 GB/s` where both ways are alike, `4 / 3 GB/s` where not (`-`: no way).
+/// `4 GB/s` where both ways are alike or there is only one, `4→ ←3 GB/s` where they differ.
 fn label(forth: Option<&Link>, back: Option<&Link>) -> String {
-    let gb = |link: Option<&Link>| link.map_or("-".to_owned(), |l| words::number(l.bandwidth_bytes_per_s / 1e9));
-    let (forth, back) = (gb(forth), gb(back));
-    if forth == back { format!("{forth} GB/s") } else { format!("{forth}→ ←{back} GB/s") }
+    let gb = |link: &Link| words::number(link.bandwidth_bytes_per_s / 1e9);
+    match (forth.map(gb), back.map(gb)) {
+        (Some(forth), Some(back)) if forth != back => format!("{forth}→ ←{back} GB/s"),
+        (Some(only), _) | (None, Some(only)) => format!("{only} GB/s"),
+        (None, None) => String::new(),
+    }
 }
 
 fn node_cell(id: NodeId) -> String {
@@ -61,26 +68,26 @@ fn row(machine: &Machine) -> String {
 }
 
 /// Four nodes on the corners that the picture gives them too; diagonals as a cross with their bandwidth below.
-fn square(machine: &Machine) -> String {
+fn square(machine: &Machine, paper: Paper) -> String {
     let places = layout(machine, Sizes { card_width: 1.0, card_height: 1.0, gap: 1.0 }).nodes;
     let mut order: Vec<usize> = (0..4).collect();
     order.sort_by(|&a, &b| places[a].1.total_cmp(&places[b].1).then(places[a].0.total_cmp(&places[b].0)));
     if places[order[0]].1 != places[order[1]].1 || places[order[2]].1 != places[order[3]].1 {
-        return list(machine);
+        return list(machine, paper);
     }
     let corner: Vec<NodeId> = order.iter().map(|&i| machine.nodes()[i].id).collect();
     let joined = |a: usize, b: usize| between(machine, corner[a], corner[b]);
     let any = |pair: (Option<&Link>, Option<&Link>)| pair.0.is_some() || pair.1.is_some();
     let horizontal = |a: usize, b: usize| {
         let (forth, back) = joined(a, b);
-        format!("  {}{}{}\n", node_cell(corner[a]), wire(forth, back), node_cell(corner[b]))
+        format!("  {}{}{}", node_cell(corner[a]), wire(forth, back), node_cell(corner[b])).trim_end().to_owned() + "\n"
     };
     let (left, right) = (joined(0, 2), joined(1, 3));
     let (down, up) = (joined(0, 3), joined(1, 2));
     let cross = match (any(down), any(up)) {
-        (true, true) => ["╲      ╱", "╳", "╱      ╲"],
-        (true, false) => ["╲       ", "╲", "       ╲"],
-        (false, true) => ["       ╱", "╱", "╱       "],
+        (true, true) => ["╲       ╱", "╳", "╱       ╲"],
+        (true, false) => ["╲        ", "╲", "        ╲"],
+        (false, true) => ["        ╱", "╱", "╱        "],
         (false, false) => ["", "", ""],
     };
     let stroke =
@@ -111,7 +118,12 @@ fn square(machine: &Machine) -> String {
     out.push_str(&horizontal(2, 3));
     for (pair, (a, b)) in [(down, (0, 3)), (up, (1, 2))] {
         if any(pair) {
-            out.push_str(&format!("  {} - {}: {}\n", corner[a], corner[b], label(pair.0, pair.1)));
+            let arrow = match pair {
+                (Some(_), Some(_)) => "↔",
+                (Some(_), None) => "→",
+                _ => "←",
+            };
+            out.push_str(&format!("  {}{arrow}{}: {}\n", corner[a], corner[b], label(pair.0, pair.1)));
         }
     }
     out
@@ -129,16 +141,17 @@ fn bandwidths(machine: &Machine, paper: Paper) -> String {
         let link = machine.links().iter().find(|l| l.from == from && l.to == to);
         link.map_or(".".to_owned(), |l| words::number(l.bandwidth_bytes_per_s / 1e9))
     };
-    let left = ends.iter().map(|&e| name(e).width()).max().unwrap_or(0);
+    let corner = "GB/s to";
+    let left = ends.iter().map(|&e| name(e).width()).fold(corner.width(), usize::max);
     let header = |end: Endpoint| words::end(machine, end);
     let column =
         |to: Endpoint| ends.iter().map(|&from| cell(from, to).width()).max().unwrap_or(0).max(header(to).width()) + 2;
     let total: usize = left + 2 + ends.iter().map(|&to| column(to)).sum::<usize>();
     if total > paper.width {
-        return list(machine);
+        return list(machine, paper);
     }
     let pad = |text: &str, width: usize| format!("{}{text}", " ".repeat(width.saturating_sub(text.width())));
-    let mut out = format!("  {:<left$}", "GB/s to");
+    let mut out = format!("  {corner:<left$}");
     ends.iter().for_each(|&to| out.push_str(&pad(&header(to), column(to))));
     out.push('\n');
     for &from in &ends {
@@ -171,7 +184,9 @@ fn kinds(machine: &Machine) -> Vec<(String, String, Vec<String>)> {
     kinds
 }
 
-fn list(machine: &Machine) -> String {
-    let line = |(kind, rate, pairs): (String, String, Vec<String>)| format!("  {rate} ({kind}): {}\n", pairs.join(" "));
+fn list(machine: &Machine, paper: Paper) -> String {
+    let line = |(kind, rate, pairs): (String, String, Vec<String>)| {
+        wrap(&format!("  {rate}: "), &format!("{} ({kind})", pairs.join(" ")), paper.width)
+    };
     kinds(machine).into_iter().map(line).collect()
 }

@@ -3,7 +3,7 @@
 mod diagram;
 mod json;
 pub mod layout;
-mod svg;
+pub(crate) mod svg;
 mod text;
 mod words;
 

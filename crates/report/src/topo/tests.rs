@@ -1,1 +1,169 @@
-//! Every built-in model and captured tree is drawn; golden files hold some of them to the letter.
+//! Every built-in model and every captured tree is drawn; golden files hold a few of them to the letter.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use numapilot_machine::{Machine, builtin_names};
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+
+use super::layout::{Sizes, layout};
+use super::{json, svg, text};
+
+fn trees() -> Vec<Machine> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
+    paths.sort();
+    assert!(paths.len() >= 7, "{paths:?}");
+    paths.iter().map(|path| Machine::from_sysfs(path).unwrap_or_else(|e| panic!("{e}"))).collect()
+}
+
+fn all() -> Vec<Machine> {
+    builtin_names().map(|name| Machine::load(name).unwrap()).chain(trees()).collect()
+}
+
+#[test]
+fn text_keeps_within_its_width_and_says_every_node() {
+    for machine in all() {
+        for width in [64, 80, 100] {
+            let drawn = text(&machine, width, false);
+            for line in drawn.lines() {
+                assert!(line.width() <= width, "{} at {width}: {} columns\n{line}", machine.name(), line.width());
+                assert!(!line.ends_with(' '), "{} at {width}: {line:?}", machine.name());
+            }
+            for node in machine.nodes() {
+                assert!(drawn.contains(&format!("─ node {} ", node.id)), "node {} of {}", node.id, machine.name());
+            }
+            assert!(!drawn.contains('\u{1b}'));
+        }
+    }
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    for machine in all() {
+        let coloured = text(&machine, 100, true);
+        assert!(coloured.contains('\u{1b}'));
+        let mut plain = String::new();
+        let mut rest = coloured.as_str();
+        while let Some(start) = rest.find('\u{1b}') {
+            plain.push_str(&rest[..start]);
+            rest = &rest[start + rest[start..].find('m').unwrap() + 1..];
+        }
+        plain.push_str(rest);
+        assert_eq!(plain, text(&machine, 100, false));
+    }
+}
+
+#[test]
+fn cards_never_overlap() {
+    let sizes = Sizes { card_width: 240.0, card_height: 180.0, gap: 100.0 };
+    for machine in all() {
+        let layout = layout(&machine, sizes);
+        for (i, a) in layout.nodes.iter().enumerate() {
+            assert!(a.0 >= 119.9 && a.0 <= layout.width - 119.9 && a.1 >= 89.9 && a.1 <= layout.height - 89.9);
+            for b in &layout.nodes[i + 1..] {
+                let apart = (a.0 - b.0).abs() >= sizes.card_width || (a.1 - b.1).abs() >= sizes.card_height;
+                assert!(apart, "{}: {a:?} and {b:?}", machine.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn json_carries_every_figure_with_its_source() {
+    for name in builtin_names() {
+        let machine = Machine::load(name).unwrap();
+        let value = json(&machine);
+        let figures = value["figures"].as_array().unwrap();
+        assert!(figures.len() > 15);
+        assert!(figures.iter().all(|f| f["source"].as_str().is_some_and(|s| s.contains(' '))), "{name}");
+        assert_eq!(value["nodes"].as_array().unwrap().len(), machine.nodes().len());
+        assert_eq!(value["idle_latency_ns"].as_array().unwrap().len(), machine.nodes().len());
+    }
+    let opteron = json(&Machine::load("opteron-8385").unwrap());
+    assert_eq!(opteron["links"].as_array().unwrap().len(), 8);
+    assert_eq!(opteron["nodes"][0]["memory_bandwidth_bytes_per_s"], 12.8e9);
+    assert_eq!(opteron["routes"].as_array().unwrap().len(), 12);
+}
+
+#[test]
+fn pictures_are_well_formed_and_the_same_every_time() {
+    for machine in all() {
+        let picture = svg(&machine);
+        assert_eq!(picture, svg(&machine));
+        assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+        assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{}", machine.name());
+        // Every element is closed: those with content by name, all others at once.
+        let elements = picture.lines().filter(|l| !l.starts_with("<svg") && !l.starts_with("</svg"));
+        for line in elements {
+            let closed = line.ends_with("/>") || line.ends_with("</text>") || line.ends_with("</title>");
+            assert!(closed && line.starts_with('<'), "{line}");
+        }
+        assert!(!picture.contains("href") && !picture.contains("<style") && !picture.contains("<script"));
+    }
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let model = include_str!("../../../../models/opteron-8385.toml");
+    let hostile = model.replace("cpu = \"4 x AMD", "cpu = \"\\u001b[2J</text><script>&\\u202e");
+    let machine = Machine::from_model_text(&hostile, "hostile.toml").unwrap();
+    assert!(!text(&machine, 100, false).contains('\u{1b}'));
+    let picture = svg(&machine);
+    assert!(!picture.contains("<script>") && !picture.contains('\u{1b}'));
+}
+
+#[test]
+fn golden_drawings() {
+    insta::with_settings!({ snapshot_path => "snapshots", prepend_module_to_snapshot => false }, {
+        for name in ["opteron-8385", "memprof-c", "epyc-2s-nps4", "xeon-2s-cxl"] {
+            let machine = Machine::load(name).unwrap();
+            insta::assert_snapshot!(format!("{name}-100"), text(&machine, 100, false));
+            insta::assert_snapshot!(format!("{name}-svg"), svg(&machine));
+        }
+        insta::assert_snapshot!("x1-32xlarge-80", text(&Machine::load("x1-32xlarge").unwrap(), 80, false));
+    });
+}
+
+/// A model of `n` nodes on one-way and two-way links of various widths, all reaching all over a ring.
+fn random_model(n: usize, extra: &[(usize, usize, u32)]) -> String {
+    let mut model = String::from(
+        "format = 1\nname = \"random\"\ncpu = \"x\"\nclock_mhz = { value = 2000, source = \"a test\" }\n[sources]\n",
+    );
+    for node in 0..n {
+        model.push_str(&format!(
+            "[[nodes]]\nids = [{node}]\ncpus = [\"{node}\"]\nsource = \"a test\"\nmemory_gib = {{ value = 1, source = \"a test\" }}\n"
+        ));
+    }
+    let mut pairs: Vec<(usize, usize, u32)> = (0..n).map(|i| (i, (i + 1) % n, 10)).collect();
+    for &(a, b, width) in extra {
+        if a % n != b % n && !pairs.iter().any(|p| (p.0, p.1) == (a % n, b % n)) {
+            pairs.push((a % n, b % n, width));
+        }
+    }
+    for (a, b, width) in pairs {
+        let figure = format!("{{ value = {width}, source = \"a test\" }}");
+        model.push_str(&format!("[[links]]\npairs = [[{a}, {b}]]\nkind = \"wire\"\nbandwidth_gb_per_s = {figure}\n"));
+    }
+    let ids: Vec<usize> = (0..n).collect();
+    model.push_str(&format!(
+        "[[idle_latency]]\nfrom = {ids:?}\nto = {ids:?}\nns = {{ value = 100, source = \"a test\" }}\n"
+    ));
+    model
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_wiring_is_drawn_within_the_width(n in 2usize..14, extra in prop::collection::vec((0usize..14, 0usize..14, 1u32..500), 0..20)) {
+        let machine = Machine::from_model_text(&random_model(n, &extra), "random.toml").unwrap();
+        for width in [48, 80, 100] {
+            for line in text(&machine, width, false).lines() {
+                prop_assert!(line.width() <= width, "{}: {}", width, line);
+            }
+        }
+        prop_assert!(!svg(&machine).contains("NaN"));
+    }
+}

@@ -31,7 +31,7 @@ pub fn text(machine: &Machine, width: usize, colour: bool) -> String {
     }
     out.push_str(&offline(machine, paper));
     for note in machine.notes() {
-        out.push_str(&wrap("Note: ", &clean(note), paper.width));
+        out.push_str(&wrap("\nNote: ", &clean(note), paper.width));
     }
     out
 }
@@ -92,7 +92,7 @@ fn boxes(machine: &Machine, paper: Paper) -> String {
     let box_width = ((paper.width - 2 * (columns - 1)) / columns).min(60);
     let mut out = String::new();
     for row in machine.nodes().chunks(columns) {
-        let contents: Vec<Vec<String>> = row.iter().map(|node| box_lines(machine, node)).collect();
+        let contents: Vec<Vec<String>> = row.iter().map(|node| box_lines(machine, node, box_width - 4)).collect();
         let height = contents.iter().map(Vec::len).max().unwrap_or(0);
         let line = |cells: Vec<String>| cells.join("  ") + "\n";
         out.push_str(&line(row.iter().map(|node| box_top(node, box_width, paper)).collect()));
@@ -118,24 +118,22 @@ fn box_top(node: &Node, width: usize, paper: Paper) -> String {
     format!("┌─ {}{rest} {}┐", paper.bold(&title), "─".repeat(width.saturating_sub(used)))
 }
 
-fn box_lines(machine: &Machine, node: &Node) -> Vec<String> {
+fn box_lines(machine: &Machine, node: &Node, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if node.has_cpus() {
         let cores = words::cores(machine, node);
         let online: Vec<_> = node.cpus.iter().copied().filter(|&c| machine.cpu(c).is_some_and(|c| c.online)).collect();
-        let mut line = format!("CPUs {}", words::cpu_list(online.iter().copied()));
-        if online.is_empty() {
-            line = "CPUs none online".to_owned();
-        } else if cores.len() < online.len() {
-            line.push_str(&format!(
-                " ({} x {} threads)",
-                words::plural(cores.len(), "core", "cores"),
-                cores.iter().map(Vec::len).max().unwrap_or(1)
-            ));
-        } else {
-            line.push_str(&format!(" ({})", words::plural(cores.len(), "core", "cores")));
+        let list = if online.is_empty() { "none online".to_owned() } else { words::cpu_list(online.iter().copied()) };
+        let mut amount = words::plural(cores.len(), "core", "cores");
+        if cores.len() < online.len() {
+            amount.push_str(&format!(" x {} threads", cores.iter().map(Vec::len).max().unwrap_or(1)));
         }
-        lines.push(line);
+        let line = format!("CPUs {list} ({amount})");
+        if line.width() <= width {
+            lines.push(line);
+        } else {
+            lines.extend([format!("CPUs {list}"), format!("  {amount}")]);
+        }
         let offline = words::offline(machine, node);
         if !offline.is_empty() {
             lines.push(format!("Offline {}", words::cpu_list(offline)));
@@ -169,7 +167,7 @@ fn links(machine: &Machine, paper: Paper) -> String {
         out.push_str(&format!("\n{}\n", paper.bold("Ways of more than one link")));
         for (via, pairs) in detours {
             let pairs: Vec<String> = pairs.iter().map(|(from, to)| format!("{from}→{to}")).collect();
-            out.push_str(&wrap(&format!("  over {via}: "), &pairs.join(" "), paper.width));
+            out.push_str(&wrap("  over ", &format!("{via}: {}", pairs.join(" ")), paper.width));
         }
     }
     out
@@ -261,7 +259,7 @@ fn offline(machine: &Machine, paper: Paper) -> String {
 }
 
 /// Text in lines of at most `width`; the first begins with `head`, the others are indented to it.
-fn wrap(head: &str, text: &str, width: usize) -> String {
+pub fn wrap(head: &str, text: &str, width: usize) -> String {
     let indent = head.trim_start_matches('\n').width().min(width / 3);
     let mut out = head.to_owned();
     let mut column = head.trim_start_matches('\n').width();

@@ -173,7 +173,9 @@ pub fn detours(machine: &Machine) -> Vec<(String, Vec<(NodeId, NodeId)>)> {
             if paths.first().is_none_or(|path| path.len() < 2) {
                 continue;
             }
-            let words = paths.iter().map(|path| via(machine, path)).collect::<Vec<_>>().join(" or ");
+            let mut ways: Vec<String> = paths.iter().map(|path| via(machine, path)).collect();
+            ways.sort();
+            let words = ways.join(" or ");
             match groups.iter_mut().find(|(known, _)| *known == words) {
                 Some((_, pairs)) => pairs.push((from.id, to.id)),
                 None => groups.push((words, vec![(from.id, to.id)])),

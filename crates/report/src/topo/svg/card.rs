@@ -99,7 +99,7 @@ fn draw_memory(pen: &mut Pen, node: &Node, at: Point) {
         (None, Some(free)) => format!("{} free", words::size(free)),
         (None, None) => "memory".to_owned(),
     };
-    pen.text((at.0 + 10.0, at.1 + 36.0), Type::new(11.0, MEMORY_INK), &shorten(&below, 38));
+    pen.text((at.0 + 10.0, at.1 + 36.0), Type::new(11.0, MEMORY_INK), &shorten(&below, 32));
 }
 
 fn groups(machine: &Machine, node: &Node) -> Vec<Group> {

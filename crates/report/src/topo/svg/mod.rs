@@ -1,7 +1,7 @@
 //! The machine as a picture that stands alone: no scripts, no fonts to fetch, the same bytes for the same machine.
 
 mod card;
-mod pen;
+pub(crate) mod pen;
 mod table;
 mod wires;
 
@@ -18,7 +18,7 @@ const MARGIN: f64 = 44.0;
 const TITLE: f64 = 92.0;
 const WIDTH_MIN: f64 = 760.0;
 const LEGEND_LINE: f64 = 22.0;
-const LEGEND_WIDTH: f64 = 330.0;
+const LEGEND_WIDTH: f64 = 360.0;
 /// Free space between cards: room for a label on the link.
 const GAP: f64 = 150.0;
 
@@ -53,9 +53,9 @@ pub fn svg(machine: &Machine) -> String {
 
 fn title(pen: &mut Pen, machine: &Machine, width: f64) {
     let room = width - 2.0 * MARGIN;
-    let fit = |text: &str, size: f64| shorten(text, (room / (size * 0.56)) as usize);
+    let fit = |text: &str, size: f64| shorten(text, (room / (size * 0.5)) as usize);
     pen.text((MARGIN, 38.0), Type::new(22.0, INK).bold(), &fit(&clean(machine.name()), 22.0));
-    let name_width = text_width(machine.name(), 22.0) + 18.0;
+    let name_width = text_width(machine.name(), 25.0) + 14.0;
     let cpu = machine.cpu_model().map(clean).unwrap_or_default();
     let cpu = shorten(&cpu, ((room - name_width) / 8.0).max(0.0) as usize);
     pen.text((MARGIN + name_width, 38.0), Type::new(14.0, FAINT), &cpu);
@@ -77,7 +77,7 @@ fn draw_legend(pen: &mut Pen, machine: &Machine, kinds: &[Kind], at: Point) {
     let mut y = at.1 + 12.0;
     for kind in kinds {
         pen.line((at.0, y - 4.0), (at.0 + 26.0, y - 4.0), &format!(r#"stroke="{}" stroke-width="3""#, kind.colour));
-        pen.text((at.0 + 36.0, y), words, &shorten(&kind.words, 46));
+        pen.text((at.0 + 36.0, y), words, &shorten(&kind.words, 50));
         y += LEGEND_LINE;
     }
     pen.rect((at.0 + 6.0, y - 11.0), (14.0, 14.0), 2.0, &format!(r#"fill="{CORE}""#));
