@@ -32,7 +32,7 @@ static const struct preset presets[] = {
     {1400, 7, 8, 2.34365337014241},
     {75000, 33, 15, 12.7756411009631},
     {150000, 60, 15, 25.6951826971642},
-    {600000, 60, 20, 0},
+    {300000, 60, 20, 0},
 };
 
 static struct settings parse(int argc, char **argv) {
