@@ -233,6 +233,14 @@ static uint64_t after_readers(struct np_slot *slot, uintptr_t address, uint64_t 
     return clock;
 }
 
+static void one_lock_less(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (vt->locks_held > 0) vt->locks_held--;
+    if (vt->locks_held > 0 || !vt->wide) return;
+    vt->wide = 0;
+    __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+}
+
 void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
     np_vt(slot)->locks_held++;
     struct object *object = take(slot, NP_OBJECT_LOCK, address, true);
@@ -267,7 +275,7 @@ bool np_lock_is_mine(struct np_slot *slot, uintptr_t address) {
 }
 
 void np_lock_releasing(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
-    if (np_vt(slot)->locks_held > 0) np_vt(slot)->locks_held--;
+    one_lock_less(slot);
     np_share_charge(slot);
     struct object *object = take(slot, NP_OBJECT_LOCK, address, false);
     if (object == NULL) return;
@@ -312,7 +320,7 @@ void np_read_lock_acquired(struct np_slot *slot, uintptr_t address) {
 }
 
 void np_read_lock_releasing(struct np_slot *slot, uintptr_t address) {
-    if (np_vt(slot)->locks_held > 0) np_vt(slot)->locks_held--;
+    one_lock_less(slot);
     np_share_charge(slot);
     for (int i = 0; i < READ_HOLDS; i++) {
         if (read_holds[i].address != address) continue;

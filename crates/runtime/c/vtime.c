@@ -391,6 +391,7 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
     }
     uint64_t limit = (slowest == UINT64_MAX ? clock : slowest) + allowed;
     uint64_t step = clock + window() / 16;
+    vt->wide = reading == 0;
     __atomic_store_n(&slot->next_throttle, limit > step ? limit : step, __ATOMIC_SEQ_CST);
     if (!sleepers()) return;
     others.awake++;

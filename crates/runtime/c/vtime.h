@@ -27,6 +27,7 @@ struct np_vtime_slot {
     uint32_t on_cpu;           /* 1 while counted in arena.cpu_load */
     uint32_t lock_wait;        /* 1: the open block is a wait for a lock (read by others) */
     uint32_t locks_held;
+    uint32_t wide;             /* 1: next_throttle was set while a lock was held, so for twice the window */
     uint64_t block_sp;         /* stack pointer of the outermost open np_block_begin */
     uint64_t share_clock;      /* clock up to which sharing of the virtual CPU has been charged */
     uint64_t stalled_clock;    /* not 0: others found no progress at this clock; ignored while it stays there (written by others) */
