@@ -242,3 +242,15 @@ proptest! {
         let _ = Machine::from_model_text(&format!("{}{number}{}", &text[..start], &text[end..]), "mutated.toml");
     }
 }
+
+#[test]
+fn the_documented_example_is_a_model() {
+    let page = include_str!("../../../docs/machine-model.md");
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let machine = Machine::from_model_text(example, "docs/machine-model.md").unwrap();
+    assert_eq!((machine.nodes().len(), machine.cpus().len()), (3, 16));
+    assert_eq!(machine.cpu(CpuId(9)).unwrap().siblings, [CpuId(1), CpuId(9)]);
+    assert_eq!(ns(&machine, 1, 2), 230.0);
+    assert_eq!(machine.route(NodeId(1), NodeId(2)).len(), 2);
+    assert_eq!(machine.distance(NodeId(0), NodeId(1)), Some(17), "derived: 150 ns over 90 ns");
+}
