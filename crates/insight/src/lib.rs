@@ -11,6 +11,7 @@ mod estimate;
 mod headline;
 mod rows;
 mod totals;
+mod traffic;
 
 pub use context::Analysis;
 pub use decision::{DecisionRow, Pattern, RowKey};
@@ -19,3 +20,4 @@ pub use estimate::{Estimate, Tally};
 pub use headline::{Headline, Verdict};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use totals::{Bin, Imbalance, LINE_BYTES, LinkLoad, Matrix, Series, Source, Totals, imbalance_of};
+pub use traffic::{LinkTraffic, link_traffic};

@@ -364,7 +364,8 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn place(&mut self, record: &Record, address: u64, pages: u32, node: NodeId, cause: u8) {
-        if pages > PLACED_PAGES_MAX || !self.check(address, u64::from(pages) << 12) {
+        let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << 12 };
+        if !self.check(address, bytes) {
             return;
         }
         let process = self.known_thread(record.thread).process;

@@ -1,1 +1,344 @@
+//! The join against a naive oracle that keeps every interval ever and searches them all, on random lifecycles.
 
+use std::sync::Arc;
+
+use numapilot_machine::NodeId;
+use numapilot_symbols::ModuleLayout;
+use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::record::{Access, AllocKind, Event, Record, Stamp};
+use proptest::prelude::*;
+
+use super::{JoinedAccess, Joiner, Layouts};
+use crate::model::ObjectKind;
+
+struct NoLayouts;
+
+impl Layouts for NoLayouts {
+    fn layout(&mut self, _: &str, _: &[u8]) -> Arc<ModuleLayout> {
+        Arc::default()
+    }
+}
+
+const PAGE: u64 = 4096;
+const BASE: u64 = 0x10_0000;
+
+/// A step of a random program; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { process: usize, slot: u64, bytes: u64, realloc: bool },
+    Free { process: usize, slot: u64 },
+    Map { process: usize, page: u64, pages: u64 },
+    Unmap { process: usize, page: u64, pages: u64 },
+    Fork { process: usize },
+    Exec { process: usize },
+    Place { process: usize, page: u64, pages: u32, node: u16 },
+    Access { process: usize, offset: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let process = 0..8usize;
+    // Blocks begin at multiples of 96 and may be longer than that, so that some overlap (their frees were lost).
+    prop_oneof![
+        6 => (process.clone(), 0..200u64, prop_oneof![4 => 0..97u64, 1 => 97..9000u64, 1 => 60_000..90_000u64], any::<bool>())
+            .prop_map(|(process, slot, bytes, realloc)| Step::Alloc { process, slot, bytes, realloc }),
+        4 => (process.clone(), 0..200u64).prop_map(|(process, slot)| Step::Free { process, slot }),
+        2 => (process.clone(), 0..32u64, 0..6u64).prop_map(|(process, page, pages)| Step::Map { process, page, pages }),
+        1 => (process.clone(), 0..32u64, 0..6u64).prop_map(|(process, page, pages)| Step::Unmap { process, page, pages }),
+        1 => process.clone().prop_map(|process| Step::Fork { process }),
+        1 => process.clone().prop_map(|process| Step::Exec { process }),
+        2 => (process.clone(), 0..32u64, 0..6u32, 0..4u16)
+            .prop_map(|(process, page, pages, node)| Step::Place { process, page, pages, node }),
+        12 => (process, 0..(34 * PAGE)).prop_map(|(process, offset)| Step::Access { process, offset }),
+    ]
+}
+
+/// One interval of the oracle: in one process, half open in addresses and order.
+#[derive(Clone, Debug)]
+struct Interval {
+    process: usize,
+    start: u64,
+    end: u64,
+    birth: u64,
+    death: u64,
+    instance: u64,
+    is_block: bool,
+}
+
+#[derive(Default)]
+struct Oracle {
+    intervals: Vec<Interval>,
+    placed: Vec<(usize, u64, u64, Option<u16>)>,
+}
+
+impl Oracle {
+    fn alive(&self, process: usize, order: u64) -> impl Iterator<Item = usize> + '_ {
+        (0..self.intervals.len()).filter(move |&i| {
+            let interval = &self.intervals[i];
+            interval.process == process && interval.birth <= order && order < interval.death
+        })
+    }
+
+    fn end_overlapping(&mut self, process: usize, order: u64, (start, end): (u64, u64), is_block: bool) {
+        for index in self.alive(process, order).collect::<Vec<_>>() {
+            let interval = &mut self.intervals[index];
+            if interval.is_block == is_block && interval.start < end && start < interval.end {
+                interval.death = order;
+            }
+        }
+    }
+
+    fn begin(&mut self, process: usize, order: u64, (start, end): (u64, u64), instance: u64, is_block: bool) {
+        self.intervals.push(Interval { process, start, end, birth: order, death: u64::MAX, instance, is_block });
+    }
+
+    fn copy(&mut self, from: usize, to: usize, order: u64) {
+        for index in self.alive(from, order).collect::<Vec<_>>() {
+            let copy = Interval { process: to, birth: order, ..self.intervals[index].clone() };
+            self.intervals.push(copy);
+        }
+        let pages: Vec<_> = self.placed.iter().filter(|(process, ..)| *process == from).cloned().collect();
+        self.placed.extend(pages.into_iter().map(|(_, order, page, node)| (to, order, page, node)));
+    }
+
+    /// The instance that an access must get: a block rather than a mapping.
+    fn find(&self, process: usize, order: u64, address: u64) -> Option<u64> {
+        self.alive(process, order)
+            .map(|index| &self.intervals[index])
+            .filter(|interval| interval.start <= address && address < interval.end)
+            .max_by_key(|interval| interval.is_block)
+            .map(|interval| interval.instance)
+    }
+
+    fn home(&self, process: usize, address: u64) -> Option<u16> {
+        let page = address / PAGE;
+        self.placed
+            .iter()
+            .rfind(|(owner, _, placed, _)| *owner == process && *placed == page)
+            .and_then(|(.., node)| *node)
+    }
+}
+
+struct World {
+    joiner: Joiner<NoLayouts>,
+    oracle: Oracle,
+    order: u64,
+    processes: usize,
+    /// What each access got and must have got: birth order of the instance, home.
+    results: Vec<(Option<u32>, Option<u16>)>,
+    wanted: Vec<(Option<u64>, Option<u16>)>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            joiner: Joiner::new(NoLayouts, true, 0),
+            oracle: Oracle::default(),
+            order: 0,
+            processes: 0,
+            results: Vec::new(),
+            wanted: Vec::new(),
+        };
+        world.process(None, false);
+        world
+    }
+
+    fn emit(&mut self, process: usize, event: Event) {
+        let stamp = Stamp { order: Order(self.order), time: TimeNs(self.order) };
+        let results = &mut self.results;
+        let record = Record { stamp, thread: ThreadIndex(process as u32), event };
+        self.joiner.push(&record, &mut |joined: &JoinedAccess| {
+            results.push((joined.access.object.map(|object| object.0), joined.access.home.map(|home| home.0)));
+        });
+    }
+
+    fn process(&mut self, parent: Option<usize>, by_exec: bool) {
+        let process = self.processes;
+        self.processes += 1;
+        self.order += 1;
+        self.emit(
+            process,
+            Event::ThreadStart {
+                index: ThreadIndex(process as u32),
+                pid: 1,
+                tid: 1,
+                parent: None,
+                process: ProcessIndex(process as u32),
+                cpu: None,
+                node: Some(NodeId(0)),
+                stack_low: VirtAddr(0),
+                stack_high: VirtAddr(0),
+                start_routine: VirtAddr(0),
+                created_at: StackId(0),
+            },
+        );
+        self.emit(
+            process,
+            Event::ProcessStart {
+                index: ProcessIndex(process as u32),
+                pid: 1,
+                parent_pid: 1,
+                parent: parent.map(|parent| ProcessIndex(parent as u32)),
+                by_exec,
+                exe: String::new(),
+                arguments: Vec::new(),
+            },
+        );
+        if let Some(parent) = parent.filter(|_| !by_exec) {
+            self.oracle.copy(parent, process, self.order);
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        self.order += 1;
+        let order = self.order;
+        let range = |page: u64, pages: u64| (BASE + page * PAGE, BASE + (page + pages) * PAGE);
+        match *step {
+            Step::Alloc { process, slot, bytes, realloc } => {
+                let process = process % self.processes;
+                let address = BASE + slot * 96;
+                let span = (address, address + bytes.max(1));
+                self.oracle.end_overlapping(process, order, span, true);
+                self.oracle.begin(process, order, span, order, true);
+                let kind = if realloc { AllocKind::Realloc } else { AllocKind::Malloc };
+                self.emit(process, Event::Alloc { address: VirtAddr(address), bytes, kind, stack: StackId(0) });
+            }
+            Step::Free { process, slot } => {
+                let process = process % self.processes;
+                let address = BASE + slot * 96;
+                for index in self.oracle.alive(process, order).collect::<Vec<_>>() {
+                    let interval = &mut self.oracle.intervals[index];
+                    if interval.is_block && interval.start == address {
+                        interval.death = order;
+                    }
+                }
+                self.emit(process, Event::Free { address: VirtAddr(address) });
+            }
+            Step::Map { process, page, pages } => {
+                let process = process % self.processes;
+                for one in page..page + pages {
+                    self.oracle.end_overlapping(process, order, range(one, 1), false);
+                    self.oracle.begin(process, order, range(one, 1), order, false);
+                }
+                let (address, bytes) = (VirtAddr(range(page, 0).0), pages * PAGE);
+                let (path, stack) = (String::new(), StackId(0));
+                self.emit(process, Event::Map { address, bytes, flags: 1, file_offset: 0, path, stack });
+            }
+            Step::Unmap { process, page, pages } => {
+                let process = process % self.processes;
+                self.oracle.end_overlapping(process, order, range(page, pages), false);
+                for one in page..page + pages {
+                    self.oracle.placed.push((process, order, BASE / PAGE + one, None));
+                }
+                let (address, bytes) = (VirtAddr(range(page, 0).0), pages * PAGE);
+                self.emit(process, Event::Unmap { address, bytes });
+            }
+            Step::Fork { process } => self.process(Some(process % self.processes), false),
+            Step::Exec { process } => self.process(Some(process % self.processes), true),
+            Step::Place { process, page, pages, node } => {
+                let process = process % self.processes;
+                for one in page..page + u64::from(pages) {
+                    self.oracle.placed.push((process, order, BASE / PAGE + one, Some(node)));
+                }
+                let address = VirtAddr(range(page, 0).0);
+                self.emit(process, Event::Place { address, pages, node: NodeId(node), cause: 2 });
+            }
+            Step::Access { process, offset } => {
+                let process = process % self.processes;
+                let address = BASE + offset;
+                self.wanted.push((self.oracle.find(process, order, address), self.oracle.home(process, address)));
+                let access = Access { address: VirtAddr(address), weight: 7, ..Access::default() };
+                self.emit(process, Event::Access(access));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_access_gets_what_the_oracle_says(steps in proptest::collection::vec(step(), 1..250)) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.apply(step));
+        let joined = world.joiner.finish();
+        let births: Vec<_> = world
+            .results
+            .iter()
+            .map(|(object, home)| (object.map(|object| joined.lifetimes[object as usize].birth), *home))
+            .collect();
+        prop_assert_eq!(births, world.wanted);
+        for (object, lifetime) in joined.objects.iter().zip(&joined.lifetimes) {
+            prop_assert_eq!(object.birth.0, lifetime.birth);
+            prop_assert!(lifetime.death.is_none_or(|death| death > lifetime.birth));
+        }
+    }
+}
+
+#[test]
+fn a_block_covers_its_mapping_and_a_mapping_its_module() {
+    let mut world = World::new();
+    let map = |flags, path: &str| Event::Map {
+        address: VirtAddr(BASE),
+        bytes: 16 * PAGE,
+        flags,
+        file_offset: 0,
+        path: path.into(),
+        stack: StackId(0),
+    };
+    let access = || Event::Access(Access { address: VirtAddr(BASE + 10), weight: 7, ..Access::default() });
+    let module = |id| Event::Module {
+        id: ModuleId(id),
+        address: VirtAddr(BASE),
+        bytes: 16 * PAGE,
+        bias: BASE,
+        path: "/lib/x.so".into(),
+        build_id: Vec::new(),
+    };
+    let mut events = vec![map(64, "/lib/x.so"), module(1), access(), map(1, ""), access()];
+    let alloc = Event::Alloc { address: VirtAddr(BASE), bytes: 64, kind: AllocKind::New, stack: StackId(0) };
+    events.extend([alloc, access(), Event::Free { address: VirtAddr(BASE) }, access()]);
+    for event in events {
+        world.order += 1;
+        world.emit(0, event);
+    }
+    let joined = world.joiner.finish();
+    let kind = |object: Option<u32>| {
+        object.map(|object| match &joined.sites[joined.objects[object as usize].site.0 as usize] {
+            super::SiteKey::Allocation(kind, _) => *kind,
+            super::SiteKey::File(_) => ObjectKind::File,
+            _ => ObjectKind::Unknown,
+        })
+    };
+    let kinds: Vec<_> = world.results.iter().map(|(object, _)| kind(*object)).collect();
+    let anonymous = Some(ObjectKind::Anonymous);
+    assert_eq!(kinds, [Some(ObjectKind::File), anonymous, Some(ObjectKind::Heap), anonymous]);
+}
+
+#[test]
+fn damaged_records_are_counted_and_change_nothing() {
+    let mut world = World::new();
+    let address = VirtAddr(u64::MAX - 5);
+    let events = [
+        Event::Alloc { address, bytes: u64::MAX, kind: AllocKind::Malloc, stack: StackId(9) },
+        Event::Alloc { address: VirtAddr(0x1000), bytes: u64::MAX, kind: AllocKind::Malloc, stack: StackId(9) },
+        Event::Map { address, bytes: 4096, flags: 0, file_offset: 0, path: String::new(), stack: StackId(0) },
+        Event::Unmap { address: VirtAddr(0), bytes: u64::MAX },
+        Event::Stack { id: StackId(u32::MAX), frames: Vec::new(), truncated: false, failed: false },
+        Event::ThreadEnd { index: ThreadIndex(u32::MAX) },
+        Event::ProcessEnd { index: ProcessIndex(u32::MAX), by_exec: true, code: 0 },
+        Event::ModuleEnd { id: ModuleId(77) },
+        Event::Place { address: VirtAddr(0), pages: u32::MAX, node: NodeId(9), cause: 0 },
+        Event::Access(Access { address, ..Access::default() }),
+    ];
+    let damaged = events.len() as u64 - 1;
+    for event in events {
+        world.order += 1;
+        world.emit(0, event);
+    }
+    let stamp = Stamp { order: Order(99), time: TimeNs(99) };
+    let stray = Record { stamp, thread: ThreadIndex(u32::MAX), event: Event::Free { address: VirtAddr(1) } };
+    world.joiner.push(&stray, &mut |_: &JoinedAccess| {});
+    let joined = world.joiner.finish();
+    assert_eq!(joined.losses.inconsistent_records, damaged + 1);
+    assert_eq!((joined.objects.len(), world.results.len()), (0, 1));
+}
