@@ -11,6 +11,9 @@ use crate::machine::Machine;
 /// `[from][to]`, by position in the list of nodes.
 type Matrix<T> = Vec<Vec<Option<T>>>;
 
+/// Latencies in nanoseconds, distances, and notes.
+type Pairs = (Matrix<f64>, Matrix<u32>, Vec<String>);
+
 /// What both tables' rules have in common.
 struct Rule<'a> {
     place: String,
@@ -22,7 +25,7 @@ struct Rule<'a> {
 
 impl Reader<'_> {
     /// Latencies, distances, and notes on what was derived.
-    pub(super) fn pairs(&mut self, machine: &Machine) -> Result<(Matrix<f64>, Matrix<u32>, Vec<String>), MachineError> {
+    pub(super) fn pairs(&mut self, machine: &Machine) -> Result<Pairs, MachineError> {
         let latencies = self.latencies(machine)?;
         let mut notes = Vec::new();
         let distances = if self.raw.distances.is_empty() && machine.nodes().len() > 1 {

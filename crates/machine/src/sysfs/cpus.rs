@@ -10,6 +10,9 @@ use crate::ids::{CoreId, CpuId, SocketId};
 
 const CPU: &str = "sys/devices/system/cpu";
 
+/// The processor's name, and its clock in MHz with the file that says so.
+type NameAndClock = (Option<String>, Option<(f64, String)>);
+
 /// All present CPUs, ascending; their nodes are filled in later.
 pub fn read(tree: &mut Tree) -> Result<Vec<Cpu>, MachineError> {
     let present = match tree.list(&format!("{CPU}/present"))? {
@@ -63,7 +66,7 @@ fn package(tree: &mut Tree, file: &str) -> Result<Option<SocketId>, MachineError
 
 /// The processor's name; its clock in MHz with the file that says so: the base frequency where the driver tells it, else the one in the
 /// name (`@ 2.30GHz`), else the one at which CPU 0 ran when it was read.
-pub fn name_and_clock(tree: &mut Tree) -> Result<(Option<String>, Option<(f64, String)>), MachineError> {
+pub fn name_and_clock(tree: &mut Tree) -> Result<NameAndClock, MachineError> {
     let cpuinfo = tree.text("proc/cpuinfo")?.unwrap_or_default();
     let field = |names: &[&str]| {
         let value = |line: &str| {
