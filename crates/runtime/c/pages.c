@@ -134,7 +134,7 @@ static uint32_t choose(struct np_slot *slot, uint64_t page, uint32_t byte, uint3
 static NP_COLD uint32_t first_touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
     uint32_t cause, node = choose(slot, page, seen, &cause);
     if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return seen >= BYTE_HOME && seen < BYTE_POLICY ? seen - BYTE_HOME : node;
+        return seen >= BYTE_HOME && seen < BYTE_POLICY ? (uint32_t)seen - BYTE_HOME : node;
     place(slot, page, node, cause);
     return node;
 }

@@ -8,6 +8,7 @@
 
 mod arena;
 mod clock;
+pub mod compile;
 mod drain;
 pub mod engine;
 mod error;

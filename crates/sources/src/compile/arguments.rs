@@ -1,0 +1,196 @@
+//! What a compiler's command line asks for, as far as the wrapper must know it. Nothing is changed here.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+/// Options whose value is the next word.
+const WITH_VALUE: &[&str] = &[
+    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix",
+    "-iwithprefixbefore", "-isysroot", "--sysroot", "-MF", "-MT", "-MQ", "-T", "-u", "-z", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+    "-Xclang", "-Xanalyzer", "-mllvm", "-arch", "-target", "--param", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-e", "-G",
+    "-wrapper", "-J", "-B", "-A", "-specs", "-gcc-toolchain", "-rpath", "-h",
+];
+
+/// Options that make the compiler print something and do nothing else.
+const QUERIES: &[&str] = &["--version", "-dumpversion", "-dumpfullversion", "-dumpmachine", "-dumpspecs", "-###", "--target-help", "-print"];
+
+/// Sanitizers that take the same call-outs, the same interposed functions or a shadow of the address space.
+const CONFLICTING: &[&str] = &["address", "hwaddress", "kernel-address", "kernel-hwaddress", "memory", "thread", "leak", "dataflow"];
+
+/// Response files inside response files.
+const RESPONSE_DEPTH_MAX: u32 = 8;
+
+/// A command line, understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Invocation {
+    /// Passed through untouched: a question, or nothing to do.
+    pub(super) is_query: bool,
+    /// Some input is source code, and is compiled (not only preprocessed).
+    pub(super) compiles: bool,
+    /// A program or a shared library comes out.
+    pub(super) links: bool,
+    /// It is a shared library.
+    pub(super) shared: bool,
+    pub(super) has_debug_option: bool,
+    pub(super) has_frame_option: bool,
+    /// `-x` was given: it would hold for what we append too.
+    pub(super) language_was_set: bool,
+    pub(super) static_option: Option<String>,
+    sanitizers: Vec<String>,
+}
+
+impl Invocation {
+    pub(super) fn parse(args: &[OsString]) -> Invocation {
+        let mut words = Vec::new();
+        expand(args, &mut words, 0);
+        let mut found = Invocation::default();
+        let mut scan = Scan::default();
+        let mut index = 0;
+        while index < words.len() {
+            let word = words[index].as_str();
+            let value = words.get(index + 1).map(String::as_str);
+            index += if WITH_VALUE.contains(&word) { 2 } else { 1 };
+            found.word(&mut scan, word, value);
+        }
+        let has_input = scan.sources > 0 || scan.others > 0 || scan.headers > 0;
+        found.is_query |= !has_input;
+        found.compiles = !scan.only_preprocesses && scan.sources + scan.headers > 0;
+        found.links = has_input && !scan.stops_early && !scan.only_preprocesses && !scan.relocatable && scan.headers == 0;
+        found
+    }
+
+    fn word(&mut self, scan: &mut Scan, word: &str, value: Option<&str>) {
+        if QUERIES.iter().any(|query| word == *query) || word.starts_with("--help") || is_print_query(word) {
+            self.is_query = true;
+        }
+        match word {
+            "-c" | "-S" => scan.stops_early = true,
+            "-fsyntax-only" => scan.stops_early = true,
+            "-E" | "-M" | "-MM" => scan.only_preprocesses = true,
+            "-r" => scan.relocatable = true,
+            "-shared" | "--shared" => self.shared = true,
+            "-static" | "--static" | "-static-pie" => self.static_option = Some(word.to_owned()),
+            "-x" => self.set_language(scan, value.unwrap_or("none")),
+            "-" => scan.input(word),
+            _ if !word.starts_with('-') => scan.input(word),
+            _ => self.option(scan, word),
+        }
+    }
+
+    fn option(&mut self, scan: &mut Scan, word: &str) {
+        if let Some(language) = word.strip_prefix("-x") {
+            self.set_language(scan, language);
+        } else if let Some(list) = word.strip_prefix("-fsanitize=") {
+            self.sanitizers.extend(list.split(',').map(str::to_owned));
+        } else if let Some(list) = word.strip_prefix("-fno-sanitize=") {
+            self.sanitizers.retain(|name| list != "all" && !list.split(',').any(|off| off == name));
+        } else if word.ends_with("omit-frame-pointer") || word.ends_with("omit-leaf-frame-pointer") {
+            self.has_frame_option = true;
+        } else if is_debug_option(word) {
+            self.has_debug_option = true;
+        }
+    }
+
+    fn set_language(&mut self, scan: &mut Scan, language: &str) {
+        self.language_was_set = true;
+        scan.language = (language != "none").then(|| language.to_owned());
+    }
+
+    /// The option that cannot be combined with ours.
+    pub(super) fn conflict(&self) -> Option<String> {
+        let name = self.sanitizers.iter().find(|name| CONFLICTING.contains(&name.as_str()))?;
+        Some(format!("-fsanitize={name}"))
+    }
+}
+
+/// What was seen so far.
+#[derive(Default)]
+struct Scan {
+    stops_early: bool,
+    only_preprocesses: bool,
+    relocatable: bool,
+    language: Option<String>,
+    sources: usize,
+    headers: usize,
+    others: usize,
+}
+
+impl Scan {
+    fn input(&mut self, word: &str) {
+        let extension = Path::new(word).extension().and_then(OsStr::to_str).unwrap_or("");
+        let header = match &self.language {
+            Some(language) => language.ends_with("-header"),
+            None => matches!(extension, "h" | "hh" | "hpp" | "hxx" | "H" | "h++" | "tcc"),
+        };
+        let object = self.language.is_none() && (matches!(extension, "o" | "a" | "so" | "lo" | "obj" | "ld" | "s" | "") || is_versioned_library(word));
+        if header {
+            self.headers += 1;
+        } else if object && word != "-" {
+            self.others += 1;
+        } else {
+            self.sources += 1;
+        }
+    }
+}
+
+fn is_versioned_library(word: &str) -> bool {
+    Path::new(word).file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains(".so."))
+}
+
+/// `-print-search-dirs`, `--print-multiarch`, ... but not gcc's `-print-...` warnings, of which there are none.
+fn is_print_query(word: &str) -> bool {
+    word.starts_with("-print-") || word.starts_with("--print-")
+}
+
+/// `-g`, `-g3`, `-ggdb`, `-gdwarf-5`, `-gsplit-dwarf`, ... but not options that only begin with those letters.
+fn is_debug_option(word: &str) -> bool {
+    let Some(rest) = word.strip_prefix("-g") else { return false };
+    rest.is_empty()
+        || rest.starts_with(|c: char| c.is_ascii_digit())
+        || ["gdb", "dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"].iter().any(|name| rest.starts_with(name))
+}
+
+/// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do.
+fn expand(args: &[OsString], words: &mut Vec<String>, depth: u32) {
+    for arg in args {
+        let word = arg.to_string_lossy();
+        let text = word.strip_prefix('@').filter(|_| depth < RESPONSE_DEPTH_MAX).and_then(|path| fs::read_to_string(path).ok());
+        match text {
+            Some(text) => expand(&split_response(&text), words, depth + 1),
+            None => words.push(word.into_owned()),
+        }
+    }
+}
+
+/// White space separates; quotes of both kinds group; a backslash takes the next character as it is.
+fn split_response(text: &str) -> Vec<OsString> {
+    let (mut words, mut word, mut quote, mut open) = (Vec::new(), String::new(), None, false);
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (c, quote) {
+            ('\\', _) => {
+                word.extend(characters.next());
+                open = true;
+            }
+            (c, Some(q)) if c == q => quote = None,
+            (c, Some(_)) => word.push(c),
+            ('"' | '\'', None) => (quote, open) = (Some(c), true),
+            (c, None) if c.is_whitespace() => {
+                if open {
+                    words.push(OsString::from(std::mem::take(&mut word)));
+                }
+                open = false;
+            }
+            (c, None) => {
+                word.push(c);
+                open = true;
+            }
+        }
+    }
+    if open {
+        words.push(OsString::from(word));
+    }
+    words
+}

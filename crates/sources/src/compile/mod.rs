@@ -1,0 +1,233 @@
+//! The compiler wrapper: `numapilot cc`, `c++` and `fc` run the compiler that the user would have run, and add what makes the program instrumented.
+//!
+//! Compiling: the thread sanitizer's call-outs (given to the compiler proper, so that the driver does not link the sanitizer's library, which need not be
+//! installed), `-g` unless given, frame pointers, and block copies left to calls. Linking: the call-outs archive, `--wrap` for block copies, and
+//! a list of symbols to export, so that the program's libraries and the tracker find them. Whatever else is asked (versions, dependencies,
+//! preprocessing) passes through untouched. `docs/instrument.md` has the user's view.
+//!
+//! Assumes gcc 11 or later (older: function entries are called out too, for nothing), clang 14 or later, an ELF linker with `--wrap` and
+//! `--dynamic-list` (bfd, gold, lld, mold).
+
+mod arguments;
+mod toolchain;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::ExitStatus;
+
+use arguments::Invocation;
+use toolchain::Family;
+use toolchain::Toolchain;
+
+/// What is compiled; decides which compiler is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// `NUMAPILOT_CC`, else `cc`, `gcc`, `clang`.
+    C,
+    /// `NUMAPILOT_CXX`, else `c++`, `g++`, `clang++`.
+    Cxx,
+    /// `NUMAPILOT_FC`, else `gfortran`.
+    Fortran,
+}
+
+/// Why nothing was compiled. The compiler's own errors are its own.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// No compiler.
+    #[error("found no compiler ({tried} are not on PATH): install one, or name it in {variable}")]
+    NoCompiler {
+        /// Names looked for.
+        tried: String,
+        /// Environment variable that overrides them.
+        variable: &'static str,
+    },
+    /// The compiler is a script that calls numapilot.
+    #[error("{variable} or PATH leads back to numapilot itself: name the real compiler in {variable}")]
+    Loop {
+        /// Environment variable that names the real one.
+        variable: &'static str,
+    },
+    /// It would not run.
+    #[error("cannot run the compiler {}: {source}", path.display())]
+    CannotRun {
+        /// The compiler.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `-static`, `-static-pie`.
+    #[error(
+        "{option}: a statically linked program cannot be recorded, because the tracker is preloaded by the dynamic loader; \
+         link it dynamically (-static-libgcc and -static-libstdc++ may stay)"
+    )]
+    Static {
+        /// The option.
+        option: String,
+    },
+    /// Another user of the same call-outs, or of the same hooks.
+    #[error("{option} cannot be combined with numapilot's instrumentation: leave it out of this build")]
+    Sanitizer {
+        /// The option.
+        option: String,
+    },
+    /// A support file could not be written or read.
+    #[error("cannot use {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The archive could not be unpacked.
+    #[error(transparent)]
+    Archive(#[from] crate::SourceError),
+}
+
+/// Runs the compiler with `args` (those behind `numapilot cc`) and what instrumentation adds. Standard streams are inherited.
+///
+/// # Errors
+/// See [`CompileError`]; a compiler that ran and failed is no error but a status.
+pub fn run(language: Language, args: &[OsString]) -> Result<ExitStatus, CompileError> {
+    let (mut command, path) = command(language, args)?;
+    command.status().map_err(|source| CompileError::CannotRun { path, source })
+}
+
+/// The command that [`run`] runs, and the compiler's path.
+///
+/// # Errors
+/// As [`run`], but for `CannotRun`.
+pub fn command(language: Language, args: &[OsString]) -> Result<(Command, PathBuf), CompileError> {
+    let toolchain = toolchain::find(language)?;
+    let invocation = Invocation::parse(args);
+    let mut command = Command::new(&toolchain.program);
+    command.args(&toolchain.leading).env(toolchain::DEPTH_VARIABLE, toolchain.depth.to_string());
+    if invocation.is_query {
+        command.args(args);
+        return Ok((command, toolchain.program));
+    }
+    if let Some(option) = invocation.conflict() {
+        return Err(CompileError::Sanitizer { option });
+    }
+    if let Some(option) = invocation.static_option.clone().filter(|_| invocation.links) {
+        return Err(CompileError::Static { option });
+    }
+    let needs_files = invocation.links || (invocation.compiles && toolchain.family == Family::Gcc);
+    let support = if needs_files { Some(Support::unpack(&toolchain)?) } else { None };
+    if invocation.compiles {
+        command.args(compile_flags(&toolchain, language, &invocation, support.as_ref()));
+    }
+    command.args(args);
+    if let Some(support) = support.filter(|_| invocation.links) {
+        command.args(link_flags(&invocation, &support));
+    }
+    Ok((command, toolchain.program))
+}
+
+/// Functions that callouts_mem.c wraps. The linker renames references to them, in whatever object is linked.
+const WRAPPED: &[&str] = &[
+    "memcpy", "memmove", "mempcpy", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "memcmp", "bcmp", "memchr",
+    "strlen", "strcpy", "strcmp",
+];
+
+/// What an instrumented program exports: the entry points, for its libraries; the seam, for the tracker.
+const EXPORTS: &str = "{ __tsan_*; __wrap_*; Annotate*; WTFAnnotate*; numapilot_callouts; };\n";
+
+/// Appended to the options of gcc's compilers proper. The driver itself must not see `-fsanitize=thread`, or it links libtsan.
+const GCC_SPECS: &str = "*cc1_options:\n+ -fsanitize=thread";
+
+/// Files beside the archive that the command line names.
+struct Support {
+    archive: PathBuf,
+    exports: PathBuf,
+    specs: PathBuf,
+}
+
+impl Support {
+    fn unpack(toolchain: &Toolchain) -> Result<Support, CompileError> {
+        let archive = crate::unpacked()?.callouts;
+        let specs = gcc_specs(toolchain);
+        let name = if toolchain.has_entry_exit_param { "gcc.specs" } else { "gcc-10.specs" };
+        Ok(Support {
+            exports: write_beside(&archive, "exports.list", EXPORTS)?,
+            specs: write_beside(&archive, name, &specs)?,
+            archive,
+        })
+    }
+}
+
+fn gcc_specs(toolchain: &Toolchain) -> String {
+    let base = GCC_SPECS.to_owned();
+    if toolchain.has_entry_exit_param { format!("{base} --param=tsan-instrument-func-entry-exit=0\n\n") } else { base + "\n\n" }
+}
+
+/// The file `name` with this text in the archive's directory, which is named by the archive's content. Written whole, then renamed: several
+/// compilers start at once under `make -j`.
+fn write_beside(archive: &Path, name: &str, text: &str) -> Result<PathBuf, CompileError> {
+    let path = archive.with_file_name(name);
+    if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(path);
+    }
+    let temporary = archive.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path));
+    written.map_err(|source| CompileError::File { path: path.clone(), source })?;
+    Ok(path)
+}
+
+fn compile_flags(toolchain: &Toolchain, language: Language, invocation: &Invocation, support: Option<&Support>) -> Vec<OsString> {
+    let mut flags: Vec<OsString> = Vec::new();
+    match (toolchain.family, support) {
+        (Family::Gcc, Some(support)) => {
+            let mut option = OsString::from("-specs=");
+            option.push(&support.specs);
+            flags.push(option);
+            if cfg!(target_arch = "x86_64") {
+                // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
+                flags.push("-mmemcpy-strategy=libcall:-1:noalign".into());
+                flags.push("-mmemset-strategy=libcall:-1:noalign".into());
+            }
+        }
+        _ => flags.extend(
+            ["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"].map(OsString::from),
+        ),
+    }
+    // Programs that see this macro change what they do (other locks, no assembly, slower tests); ours must run as it always does.
+    if language != Language::Fortran {
+        flags.push("-U__SANITIZE_THREAD__".into());
+    }
+    if !invocation.has_debug_option {
+        flags.push("-g".into());
+    }
+    if !invocation.has_frame_option {
+        flags.push("-fno-omit-frame-pointer".into());
+    }
+    flags
+}
+
+fn link_flags(invocation: &Invocation, support: &Support) -> Vec<OsString> {
+    let mut flags: Vec<OsString> = Vec::new();
+    // -Xlinker takes paths with commas, -Wl does not.
+    let mut linker = |word: OsString| flags.extend([OsString::from("-Xlinker"), word]);
+    for name in WRAPPED {
+        linker(format!("--wrap={name}").into());
+    }
+    if !invocation.shared {
+        let mut option = OsString::from("--dynamic-list=");
+        option.push(&support.exports);
+        linker(option);
+    }
+    linker("--whole-archive".into());
+    linker(support.archive.clone().into_os_string());
+    linker("--no-whole-archive".into());
+    if invocation.language_was_set {
+        flags.push("-xnone".into());
+    }
+    flags.push("-ldl".into());
+    flags
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Command lines as build systems write them, and what the wrapper makes of them.
+
+use std::ffi::OsString;
+
+use super::arguments::Invocation;
+
+fn parse(line: &str) -> Invocation {
+    let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+    Invocation::parse(&args)
+}
+
+#[test]
+fn steps_are_told_apart() {
+    let compile = parse("-O2 -MD -MF a.d -c a.c -o a.o");
+    assert!(compile.compiles && !compile.links && !compile.is_query);
+    let link = parse("a.o b.o -L. -lm -o a");
+    assert!(!link.compiles && link.links && !link.shared);
+    let both = parse("a.c -o a");
+    assert!(both.compiles && both.links);
+    let library = parse("-shared -fPIC a.o libb.so.1 -o libx.so");
+    assert!(library.links && library.shared && !library.compiles);
+    assert!(!parse("-r a.o b.o -o c.o").links);
+    assert!(!parse("-fsyntax-only a.c").links);
+    let preprocess = parse("-E -dM -x c /dev/null");
+    assert!(!preprocess.compiles && !preprocess.links && !preprocess.is_query);
+    let header = parse("-x c++-header all.hpp -o all.hpp.gch");
+    assert!(header.compiles && !header.links);
+    assert!(!parse("-O2 all.h").links);
+    let piped = parse("-pipe -xc - -o a");
+    assert!(piped.compiles && piped.links && piped.language_was_set);
+}
+
+#[test]
+fn questions_pass_through() {
+    for line in ["--version", "-v", "-print-search-dirs", "--print-multiarch", "-dumpmachine", "-### a.c", "", "--help=target", "-dumpversion"] {
+        assert!(parse(line).is_query, "{line:?}");
+    }
+    for line in ["-v a.c", "a.c", "-c a.c", "a.o"] {
+        assert!(!parse(line).is_query, "{line:?}");
+    }
+}
+
+#[test]
+fn values_of_options_are_no_inputs() {
+    assert!(parse("-o out.c -I -x").is_query);
+    assert!(!parse("-include config.h -c a.c").links);
+    let linked = parse("-Xlinker -r a.o");
+    assert!(linked.links);
+}
+
+#[test]
+fn what_the_user_chose_stays() {
+    for line in ["-g a.c", "-g0 a.c", "-ggdb3 a.c", "-gdwarf-4 a.c", "-gsplit-dwarf a.c"] {
+        assert!(parse(line).has_debug_option, "{line:?}");
+    }
+    assert!(!parse("-grecord-gcc-switches a.c").has_debug_option);
+    assert!(!parse("-gno-column-info a.c").has_debug_option);
+    assert!(parse("-fomit-frame-pointer a.c").has_frame_option);
+}
+
+#[test]
+fn conflicts_are_named() {
+    assert_eq!(parse("-fsanitize=undefined,address a.c").conflict().as_deref(), Some("-fsanitize=address"));
+    assert_eq!(parse("-fsanitize=thread -c a.c").conflict().as_deref(), Some("-fsanitize=thread"));
+    assert_eq!(parse("-fsanitize=undefined a.c").conflict(), None);
+    assert_eq!(parse("-fsanitize=address -fno-sanitize=address a.c").conflict(), None);
+    assert_eq!(parse("-static a.c").static_option.as_deref(), Some("-static"));
+    assert_eq!(parse("-static-libgcc -static-libstdc++ a.c").static_option, None);
+}
+
+#[test]
+fn response_files_are_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("args");
+    std::fs::write(&file, "-c \"a b.c\"\n'-o' a\\ b.o -g").expect("written");
+    let found = Invocation::parse(&[OsString::from(format!("@{}", file.display()))]);
+    assert!(found.compiles && !found.links && found.has_debug_option);
+}

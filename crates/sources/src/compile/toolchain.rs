@@ -1,0 +1,147 @@
+//! Finding the real compiler, and what it is.
+
+use std::env;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Stdio;
+
+use super::CompileError;
+use super::Language;
+
+/// Counts wrappers inside wrappers: a compiler that is a script which calls numapilot would never end.
+pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";
+const DEPTH_MAX: u32 = 4;
+
+/// Whose command line it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Gcc,
+    Clang,
+}
+
+/// A compiler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Toolchain {
+    /// Absolute, or as the variable named it.
+    pub(super) program: PathBuf,
+    /// Words behind the program's name in the variable ("ccache gcc").
+    pub(super) leading: Vec<OsString>,
+    pub(super) family: Family,
+    /// gcc 11 and later can leave function entries and exits alone.
+    pub(super) has_entry_exit_param: bool,
+    /// For [`DEPTH_VARIABLE`] of the child.
+    pub(super) depth: u32,
+}
+
+fn variable_of(language: Language) -> &'static str {
+    match language {
+        Language::C => "NUMAPILOT_CC",
+        Language::Cxx => "NUMAPILOT_CXX",
+        Language::Fortran => "NUMAPILOT_FC",
+    }
+}
+
+fn names_of(language: Language) -> &'static [&'static str] {
+    match language {
+        Language::C => &["cc", "gcc", "clang"],
+        Language::Cxx => &["c++", "g++", "clang++"],
+        Language::Fortran => &["gfortran"],
+    }
+}
+
+pub(super) fn find(language: Language) -> Result<Toolchain, CompileError> {
+    let variable = variable_of(language);
+    let depth = env::var(DEPTH_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(0) + 1;
+    if depth > DEPTH_MAX {
+        return Err(CompileError::Loop { variable });
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let named: Vec<OsString> = env::var_os(variable).map(|value| words(&value)).unwrap_or_default();
+    let (program, leading) = match named.split_first() {
+        Some((first, rest)) => (on_path(first, &path).unwrap_or_else(|| first.into()), rest.to_vec()),
+        None => {
+            let found = names_of(language).iter().find_map(|name| on_path(OsStr::new(name), &path));
+            let tried = || names_of(language).join(", ");
+            (found.ok_or_else(|| CompileError::NoCompiler { tried: tried(), variable })?, Vec::new())
+        }
+    };
+    if is_ourselves(&program) {
+        return Err(CompileError::Loop { variable });
+    }
+    let family = family_of(&program, &leading);
+    let has_entry_exit_param = family == Family::Clang || gcc_major(&program, &leading).is_none_or(|major| major >= 11);
+    Ok(Toolchain { program, leading, family, has_entry_exit_param, depth })
+}
+
+fn words(value: &OsStr) -> Vec<OsString> {
+    value.to_string_lossy().split_whitespace().map(OsString::from).collect()
+}
+
+/// The first executable of that name on PATH that is not this program.
+fn on_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    let executable = |file: &Path| fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    if Path::new(name).components().count() > 1 {
+        return Some(PathBuf::from(name));
+    }
+    env::split_paths(path).map(|folder| folder.join(name)).find(|file| executable(file) && !is_ourselves(file))
+}
+
+fn is_ourselves(program: &Path) -> bool {
+    match (fs::canonicalize(program), env::current_exe().and_then(fs::canonicalize)) {
+        (Ok(theirs), Ok(ours)) => theirs == ours,
+        _ => false,
+    }
+}
+
+/// By name where the name (or what it links to) says it, else by asking.
+fn family_of(program: &Path, leading: &[OsString]) -> Family {
+    let asked = leading.iter().rev().find(|word| !word.to_string_lossy().starts_with('-'));
+    let names = [asked.map(PathBuf::from), Some(program.to_owned()), fs::canonicalize(program).ok()];
+    for name in names.into_iter().flatten() {
+        let name = name.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.contains("clang") || name.contains("icx") || name.contains("icpx") {
+            return Family::Clang;
+        }
+        if name.contains("gcc") || name.contains("g++") || name.contains("gfortran") {
+            return Family::Gcc;
+        }
+    }
+    let version = ask(program, leading, "--version").unwrap_or_default();
+    if version.contains("clang") { Family::Clang } else { Family::Gcc }
+}
+
+fn gcc_major(program: &Path, leading: &[OsString]) -> Option<u32> {
+    ask(program, leading, "-dumpversion")?.trim().split('.').next()?.parse().ok()
+}
+
+fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
+    let output = Command::new(program).args(leading).arg(question).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which compiler is found, and what it is taken for.
+
+    use super::*;
+
+    #[test]
+    fn families_are_told_by_name() {
+        assert_eq!(family_of(Path::new("/x/clang-18"), &[]), Family::Clang);
+        assert_eq!(family_of(Path::new("/x/x86_64-linux-gnu-g++-12"), &[]), Family::Gcc);
+        assert_eq!(family_of(Path::new("/x/ccache"), &["clang".into()]), Family::Clang);
+    }
+
+    #[test]
+    fn this_program_is_passed_over_on_path() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ourselves = env::current_exe().expect("a test has a file");
+        std::os::unix::fs::symlink(ourselves, folder.path().join("cc")).expect("a link");
+        assert_eq!(on_path(OsStr::new("cc"), folder.path().as_os_str()), None);
+    }
+}
