@@ -12,7 +12,8 @@ const CPU: &str = "sys/devices/system/cpu";
 /// More index folders than this no CPU has.
 const INDICES_MAX: usize = 16;
 
-/// Every cache once. A cache's CPUs are those whose own folders say the same of level, kind and sharers: hypervisors are known to give lists that contradict each other.
+/// Every cache once. A cache's CPUs are those whose own folders say the same of level, kind and sharers: hypervisors are known
+/// to give lists that contradict each other.
 pub fn read(tree: &mut Tree, cpus: &[Cpu]) -> Result<Vec<Cache>, MachineError> {
     let mut caches: BTreeMap<(u8, CacheKind, Vec<u32>), Cache> = BTreeMap::new();
     for cpu in cpus {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// * `cpus[]`: `id`, `node`, `socket`, `core`, `online`, `siblings`, `l3` (index among the L3 caches);
 /// * `caches[]`: `level`, `kind`, `size_bytes`, `line_bytes`, `ways`, `latency_cycles`, `cpus`;
 /// * `distances`, `idle_latency_ns`, `idle_latency_cycles`: matrices;
-/// * `routers[]`, `links[]` (directed: `id`, `from`, `to`, `bandwidth_bytes_per_s`, `latency_ns`, `kind`), `routes[]` (`from`, `to`, `hops`, `paths`: lists of link ids);
+/// * `routers[]`, `links[]` (directed: `id`, `from`, `to`, `bandwidth_bytes_per_s`, `latency_ns`, `kind`);
+/// * `routing` (`shortest` | `widest`), `routes[]` (`from`, `to`, `hops`, `paths`: lists of link ids);
 /// * `figures[]`: every figure with its `source`, and whether it is an `estimate`; `notes[]`: sentences.
 pub fn json(machine: &Machine) -> Value {
     let ids: Vec<_> = machine.nodes().iter().map(|n| n.id).collect();

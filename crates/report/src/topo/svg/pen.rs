@@ -44,7 +44,11 @@ impl Pen {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}" font-family="{FONT}" role="img">"#
+            concat!(
+                r#"<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0}" height="{1:.0}" viewBox="0 0 {0:.0} {1:.0}""#,
+                r#" font-family="{2}" role="img">"#
+            ),
+            width, height, FONT
         );
         let _ = writeln!(out, "<title>{}</title>", escape(title));
         let _ = writeln!(out, r##"<rect width="100%" height="100%" fill="#fbfbf9"/>"##);
