@@ -131,6 +131,7 @@ static void meet_callouts(void) {
     found->range = np_access_range;
     found->acquire = np_acquire;
     found->release = np_release;
+    found->rmw = np_rmw;
     found->attach = attach_for_callouts;
     callouts = found;
 }
