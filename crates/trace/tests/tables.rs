@@ -1,4 +1,5 @@
 //! Tables: round trips of every table, damage, versions, and bytes per row on realistic data.
+#![allow(clippy::print_stdout)] // Figures, shown with --nocapture.
 
 mod common;
 
@@ -341,13 +342,33 @@ fn table_rates() {
     let folder = tempfile::tempdir().unwrap();
     let accesses = realistic_accesses(3_000_000);
     let path = folder.path().join("accesses.parquet");
-    let start = std::time::Instant::now();
+    let start = common::cpu_seconds();
     let mut writer = TableWriter::create(&path).unwrap();
     writer.append(&accesses).unwrap();
     writer.finish().unwrap();
-    println!("write {:.1} M rows/s", 3.0 / start.elapsed().as_secs_f64());
-    let start = std::time::Instant::now();
+    println!("write {:.1} M rows/s", 3.0 / (common::cpu_seconds() - start));
+    let start = common::cpu_seconds();
     let read = TableReader::<AccessColumns>::open(&path).unwrap().read_all().unwrap();
-    println!("read {:.1} M rows/s", 3.0 / start.elapsed().as_secs_f64());
+    println!("read {:.1} M rows/s", 3.0 / (common::cpu_seconds() - start));
     assert_eq!(read.len(), accesses.len());
+}
+
+/// docs/trace-format.md must name every table and every column in its table's section, with its unit.
+#[test]
+fn every_column_is_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace-format.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for (table, columns) in all_tables() {
+        let section =
+            text.split(&format!("### {table}.parquet\n")).nth(1).unwrap_or_else(|| panic!("no section {table}"));
+        let section = section.split("\n#").next().unwrap();
+        let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows.len(), columns.len(), "{table}");
+        for (row, column) in rows.iter().zip(columns) {
+            let null = if column.nullable { " or null" } else { "" };
+            let kind = format!("{:?}", column.kind).to_lowercase();
+            let expected = format!("| `{}` | {kind}{null} | {} |", column.name, column.unit);
+            assert!(row.starts_with(&expected), "{row}\nmust begin with\n{expected}");
+        }
+    }
 }

@@ -105,12 +105,11 @@ impl Iterator for Merge<'_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(source) = self.rings.get_mut(self.current) {
-                if let Some(front) = source.ready.front() {
-                    if (front.stamp.order.0, self.current) <= self.limit {
-                        return source.ready.pop_front().map(Ok);
-                    }
-                }
+            if let Some(source) = self.rings.get_mut(self.current)
+                && let Some(front) = source.ready.front()
+                && (front.stamp.order.0, self.current) <= self.limit
+            {
+                return source.ready.pop_front().map(Ok);
             }
             match self.turn() {
                 Ok(true) => {}

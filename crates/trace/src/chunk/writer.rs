@@ -152,10 +152,10 @@ impl ChunkWriter {
     /// As [`ChunkWriter::append`].
     pub fn close_ring(&mut self, ring: RingId) -> Result<(), ChunkError> {
         self.flush_ring(ring)?;
-        if let Some(pending) = self.rings.remove(&ring) {
-            if self.spare.len() < 64 {
-                self.spare.push(pending.bytes);
-            }
+        if let Some(pending) = self.rings.remove(&ring)
+            && self.spare.len() < 64
+        {
+            self.spare.push(pending.bytes);
         }
         Ok(())
     }

@@ -70,10 +70,8 @@ pub fn chunks(bytes: &[u8]) {
 }
 
 fn table<T: Table>(path: &Path) {
-    if let Ok(reader) = TableReader::<T>::open(path) {
-        if let Ok(columns) = reader.read_all() {
-            assert!(columns.is_even());
-        }
+    if let Ok(columns) = TableReader::<T>::open(path).and_then(TableReader::read_all) {
+        assert!(columns.is_even());
     }
 }
 

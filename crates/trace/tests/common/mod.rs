@@ -200,8 +200,14 @@ impl Random {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
+}
+
+/// Seconds that this thread has run on a CPU: rates measured by it do not depend on what else the machine does.
+pub fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
 pub fn record(order: u64, time: u64, thread: u32, event: Event) -> Record {
