@@ -128,9 +128,18 @@ NP_COLD void *np_alloc_nested(void *block, size_t bytes) {
     return block;
 }
 
-/* Inside the real allocator: the outer hook's own block, or somebody else's (a signal handler's). */
+/* Inside the real allocator: the outer hook's own block, or somebody else's (a signal handler's). While attaching: ours. */
 NP_COLD void np_alloc_nested_free(void *block) {
-    if (block != np_tls.outer_block) np_alloc_freed(block, np_order());
+    if (block != np_tls.outer_block && np_tls.slot != NULL && !(np_tls.slot->in_hook & 1)) np_alloc_freed(block, np_order());
+}
+
+NP_COLD void np_alloc_thrown(struct np_regs caller) {
+    struct np_tls *tls = &np_tls;
+    uint32_t nested = tls->nested;
+    void *block = tls->nested_last;
+    tls->in_alloc = tls->nested = 0;
+    if (nested != 0) np_alloc_made(block, tls->nested_bytes, NP_ALLOC_MALLOC, caller);
+    if (nested > 1 && tls->slot != NULL) np_lost_reentrant(tls->slot, nested - 1);
 }
 
 void np_record_alloc(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {

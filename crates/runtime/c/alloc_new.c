@@ -15,7 +15,7 @@
 
 __attribute__((used)) NP_HIDDEN int np_new_personality(int version, int actions, uint64_t class, void *exception, void *context) {
     (void)version, (void)class, (void)exception, (void)context;
-    if (actions & UA_CLEANUP_PHASE) np_tls.in_alloc = np_tls.nested = 0;
+    if (actions & UA_CLEANUP_PHASE) np_alloc_thrown(NP_CALLER_REGS());
     return URC_CONTINUE_UNWIND;
 }
 

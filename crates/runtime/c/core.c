@@ -173,7 +173,15 @@ void np_attach_process(void) {
     uint32_t expected = ATTACH_NOT_YET;
     if (!__atomic_compare_exchange_n(&attach_state, &expected, ATTACH_TRYING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
     int saved = errno;
+    uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.in_alloc = 1; /* looking up what is not there makes the loader allocate a message: ours, not the program's */
     attach();
+    if (np_arena != NULL) {
+        dlerror();
+        dlerror(); /* and gives it back */
+    }
+    np_tls.in_alloc = in_alloc;
+    np_tls.nested = nested;
     errno = saved;
     __atomic_store_n(&attach_state, ATTACH_DONE, __ATOMIC_RELEASE);
 }

@@ -118,15 +118,24 @@ static size_t path_of_fd(int fd, char *path) {
     return got > 0 ? (size_t)got : 0;
 }
 
+/* The slot with the guard taken, or NULL. An allocator may be calling with its locks held: nothing may be begun from here that allocates, neither
+ * attaching (what was mapped before is read from /proc/self/maps then) nor a thread. Events of our own hooks' making are nobody's business. */
+static struct np_slot *enter(void) {
+    struct np_slot *slot = np_self_if_live();
+    if (slot == NULL) {
+        if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_NO_SLOT, 1);
+        return NULL;
+    }
+    if (np_enter(slot)) return slot;
+    if (!(slot->in_hook & 1)) np_lost_reentrant(slot, 1);
+    return NULL;
+}
+
 struct mmap_call { void *address; size_t bytes; int protection, flags, fd; off_t offset; };
 
 static void record_mmap(const struct mmap_call *call, void *result, uint64_t before, struct np_regs caller) {
-    struct np_slot *slot = np_slot_here();
+    struct np_slot *slot = enter();
     if (slot == NULL) return;
-    if (!np_enter(slot)) {
-        if (!(slot->in_hook & 1)) np_lost_reentrant(slot, 1);
-        return;
-    }
     uint64_t bytes = whole_pages(call->bytes);
     /* A fixed mapping silently replaces what was there. */
     if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE) {
@@ -163,14 +172,6 @@ NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int
 NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
     struct mmap_call call = {address, bytes, protection, flags, fd, offset};
     return do_mmap(&call, NP_CALLER_REGS());
-}
-
-/* The slot with the guard taken, or NULL. Events of our own hooks' making are nobody's business; a signal handler's are counted. */
-static struct np_slot *enter(void) {
-    struct np_slot *slot = np_slot_here();
-    if (slot == NULL || np_enter(slot)) return slot;
-    if (!(slot->in_hook & 1)) np_lost_reentrant(slot, 1);
-    return NULL;
 }
 
 static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {

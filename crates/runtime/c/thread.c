@@ -73,9 +73,9 @@ static bool holds_our_stack(const struct np_maps_line *line, void *context) {
     return false;
 }
 
-/* Stack bounds of the calling thread. pthread_getattr_np is cheap in threads other than the first, and wrong before libc is ready in that one. */
-static void find_stack(struct np_slot *slot) {
-    if (slot->pid != slot->tid) {
+/* Stack bounds of the calling thread. pthread_getattr_np knows them exactly, but allocates: only where no allocator can be further up the stack. */
+static void find_stack(struct np_slot *slot, bool may_allocate) {
+    if (may_allocate && slot->pid != slot->tid) {
         pthread_attr_t attributes;
         void *low = NULL;
         size_t bytes = 0;
@@ -151,12 +151,12 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
         errno = saved;
         return NULL;
     }
-    find_stack(slot);
+    find_stack(slot, birth->start != 0);
     np_filter_thread_start(slot);
     np_vtime_thread_start(slot, birth->creator_clock);
     tls->slot = slot;
     tls->end_rounds = 0;
-    tls->in_alloc = tls->nested = 0;
+    tls->nested = 0;
     if (has_end_key) pthread_setspecific(end_key, slot);
     __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
     put_thread_start(slot, birth, birth->order != 0 ? birth->order : np_order());

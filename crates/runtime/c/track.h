@@ -121,6 +121,8 @@ bool np_alloc_ready(void);
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller);
 /* Reached inside the real allocator: the outer hook records. Returns the block. */
 void *np_alloc_nested(void *block, size_t bytes);
+/* An exception leaves the real allocator. What was made in there is the exception itself, which lives on. */
+void np_alloc_thrown(struct np_regs caller);
 void np_alloc_freed(void *block, uint64_t order);
 void np_alloc_nested_free(void *block);
 bool np_alloc_is_bootstrap(const void *block);

@@ -1,0 +1,88 @@
+//! Blocks: every allocation function in C and C++, beside every allocator, recorded once and exactly.
+
+mod support;
+
+use std::path::Path;
+
+use numapilot_trace::record::Event;
+use support::Arena;
+use support::compile;
+use support::record;
+use support::record_with;
+
+#[test]
+fn every_c_function_is_recorded_exactly() {
+    let program = compile("alloc_all.c", "alloc_all", &["-O1", "-fno-builtin"]);
+    let run = record(&program, &[]);
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    run.check_lives();
+    for line in run.truth.iter().filter_map(|line| line.strip_prefix("address ")) {
+        let address = u64::from_str_radix(line, 16).expect("hexadecimal");
+        let seen = run.events(|event| if let Event::Alloc { address: at, .. } = event { (at.0 == address).then_some(()) } else { None });
+        assert!(!seen.is_empty(), "the block {line} that the C library made is not recorded");
+    }
+}
+
+#[test]
+fn every_cpp_operator_is_recorded_once() {
+    let program = compile("alloc_new.cpp", "alloc_new", &["-O1", "-std=c++17", "-fno-builtin"]);
+    let run = record(&program, &[]);
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    let (made, freed) = run.check_lives();
+    assert!(made > 1000 && freed > 1000, "{made} made, {freed} freed");
+}
+
+/// The allocators of `tools/setup test`, as a program links or preloads them.
+const ALLOCATORS: &[&str] = &["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"];
+
+fn installed(library: &str) -> String {
+    let path = format!("/usr/lib/x86_64-linux-gnu/{library}");
+    assert!(Path::new(&path).exists(), "{path} is missing: run `tools/setup test`");
+    path
+}
+
+#[test]
+fn works_beside_other_allocators_when_linked() {
+    for library in ALLOCATORS {
+        let path = installed(library);
+        let linked = compile("alloc_churn.cpp", &format!("churn-{library}"), &["-O1", "-fno-builtin", "-Wl,--no-as-needed", &path]);
+        let run = record(&linked, &["8", "20000"]);
+        run.assert_success().assert_no_loss().assert_blocks_match_truth();
+        let (made, _) = run.check_lives();
+        assert!(made > 8 * 20000, "{library}: only {made} blocks");
+    }
+}
+
+#[test]
+fn works_beside_other_allocators_when_preloaded() {
+    let program = compile("alloc_churn.cpp", "churn", &["-O1", "-fno-builtin"]);
+    for library in ALLOCATORS {
+        let both = format!("{}:{}", support::tracker().display(), installed(library));
+        let run = record_with(Arena::new(64, 4 << 20), &program, &["4", "20000"], |command| {
+            command.env("LD_PRELOAD", &both);
+        });
+        run.assert_success().assert_no_loss().assert_blocks_match_truth();
+        run.check_lives();
+    }
+}
+
+#[test]
+fn says_so_when_the_program_brings_its_own_malloc() {
+    let program = compile("own_malloc.c", "own_malloc", &["-O1", "-fno-builtin", "-rdynamic"]);
+    let run = record(&program, &[]);
+    run.assert_success();
+    let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
+    assert!(marks.iter().any(|text| text.contains("its own malloc")), "{marks:?}");
+}
+
+#[test]
+fn sixty_four_threads_hand_blocks_around() {
+    let program = compile("alloc_churn.cpp", "churn64", &["-O2", "-fno-builtin"]);
+    let run = record(&program, &["64", "5000"]);
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    let (made, freed) = run.check_lives();
+    assert!(made >= 64 * 5000 && freed >= 64 * 5000, "{made} made, {freed} freed");
+    let starts = run.events(|event| if let Event::ThreadStart { tid, .. } = event { Some(*tid) } else { None });
+    let ends = run.events(|event| if let Event::ThreadEnd { index } = event { Some(index.0) } else { None });
+    assert_eq!((starts.len(), ends.len()), (65, 65));
+}
