@@ -288,7 +288,7 @@ fn chunk_rates() {
     for (slot, bytes) in streams.iter().enumerate() {
         writer.append(RingId { slot: slot as u32, generation: 0 }, bytes).unwrap();
     }
-    let seconds = (common::cpu_seconds() - start);
+    let seconds = common::cpu_seconds() - start;
     println!("write {:.0} MB/s, {:.1} M records/s", raw_bytes as f64 / seconds / 1e6, total as f64 / seconds / 1e6);
     println!(
         "stored {:.1} bytes/record of {:.1}",

@@ -139,7 +139,7 @@ fn decoding_rate() {
         let mut state = RingState::new(OPTERON);
         let sum: u64 =
             decode(&bytes, &mut state).map(|record| record.map_or(0, |record| record.stamp.time.0 & 1)).sum();
-        let seconds = (common::cpu_seconds() - start);
+        let seconds = common::cpu_seconds() - start;
         println!("{:.1} million records/s (checksum {sum})", records.len() as f64 / seconds / 1e6);
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn parquet_schema(name: &str, columns: &[Column]) -> parquet::errors:
 pub(super) fn properties(columns: &[Column]) -> parquet::errors::Result<WriterProperties> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("numapilot ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_write_batch_size(8192)
         .set_data_page_row_count_limit(ROWS_PER_GROUP / 8)
