@@ -3,7 +3,7 @@
 
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
-use numapilot_insight::LinkLoad;
+use numapilot_insight::LinkTraffic;
 use numapilot_insight::StackRow;
 use serde_json::Value;
 use serde_json::json;
@@ -27,7 +27,7 @@ pub fn base(heading: &Heading, analysis: &Analysis<'_>) -> Value {
 
 /// The overview: headline, sites, matrix and links.
 #[must_use]
-pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkLoad], top: usize) -> Value {
+pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic], top: usize) -> Value {
     let mut value = base(heading, analysis);
     value["headline"] = json!(analysis.headline());
     value["matrix"] = json!(analysis.matrix());

@@ -3,7 +3,12 @@
 pub mod heading;
 pub mod json;
 pub mod text;
+pub mod traffic;
 pub mod topo;
 pub mod units;
 
 pub use heading::Heading;
+
+mod pen {
+    pub use crate::topo::svg::pen::{Pen, Type};
+}

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use numapilot_sources::SourceError;
+use numapilot_sources::compile::Language;
 
 use crate::args::Command;
 
@@ -19,9 +20,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Cc(arguments) => Ok(compile::run(compile::CC, arguments.arguments)),
-        Command::Cxx(arguments) => Ok(compile::run(compile::CXX, arguments.arguments)),
-        Command::Fc(arguments) => Ok(compile::run(compile::FC, arguments.arguments)),
+        Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
+        Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
+        Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),
         Command::Completions(arguments) => shell::completions(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
     }

@@ -1,8 +1,10 @@
 //! Who reaches whose memory: the node-to-node matrix, what each node serves, and the links.
 
-use numapilot_insight::LinkLoad;
+use numapilot_insight::LinkTraffic;
 use numapilot_insight::Matrix;
 use numapilot_insight::Source;
+use numapilot_machine::Endpoint;
+use numapilot_machine::Machine;
 
 use super::style::Look;
 use super::table::Align;
@@ -40,7 +42,7 @@ pub fn matrix(matrix: &Matrix, look: Look) -> String {
 
 /// Directed links by load.
 #[must_use]
-pub fn links(links: &[LinkLoad], program_time_ns: u64, look: Look) -> String {
+pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look) -> String {
     if links.is_empty() {
         return "  the machine's description has no links\n".to_owned();
     }
@@ -48,19 +50,31 @@ pub fn links(links: &[LinkLoad], program_time_ns: u64, look: Look) -> String {
         .column("LINK", Align::Left)
         .column("ACCESSES", Align::Right)
         .column("DATA", Align::Right)
-        .column("MEAN RATE", Align::Right);
-    let mut sorted: Vec<&LinkLoad> = links.iter().collect();
-    sorted.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value));
+        .column("OF PEAK%", Align::Right);
+    let mut sorted: Vec<&LinkTraffic> = links.iter().collect();
+    sorted.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
     for link in sorted {
-        let rate = if program_time_ns == 0 { 0.0 } else { link.bytes.value / (program_time_ns as f64 / 1e9) };
         table.row([
-            format!("{} → {}", link.from, link.to),
-            units::count(link.accesses.value),
-            units::bytes(link.bytes.value as u64),
-            format!("{}/s", units::bytes(rate as u64)),
+            format!("{} → {}", end(machine, link.from), end(machine, link.to)),
+            units::count(link.accesses),
+            units::bytes(link.bytes as u64),
+            link.utilisation.map_or_else(|| "-".to_owned(), |use_| format!("{:.1}", use_ * 100.0)),
         ]);
     }
-    let note = "  data of accesses only (64 bytes each, from home to reader), over program time; probes, write-backs and \
-                prefetches are not in it\n";
-    table.render(look, 2) + &look.faint(note)
+    let mut note = "  data of accesses only (64 bytes each, from home to thread), mean over program time; probes, write-backs\n  \
+                    and prefetches are not in it\n"
+        .to_owned();
+    if unrouted > 0.0 {
+        note.push_str(&format!("  {} accesses are between nodes without a known route\n", units::count(unrouted)));
+    }
+    table.render(look, 2) + &look.faint(&note)
+}
+
+fn end(machine: &Machine, end: Endpoint) -> String {
+    match end {
+        Endpoint::Node(node) => format!("node {node}"),
+        Endpoint::Router(router) => {
+            machine.routers().get(usize::from(router.0)).map_or_else(|| "?".to_owned(), |router| router.name.clone())
+        }
+    }
 }

@@ -1,0 +1,177 @@
+//! `numapilot record`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use indicatif::ProgressBar;
+use indicatif::ProgressStyle;
+use numapilot_machine::Machine;
+use numapilot_machine::parse_cpu_list;
+use numapilot_report::units;
+use numapilot_sources::Binding;
+use numapilot_sources::Existing;
+use numapilot_sources::Follow;
+use numapilot_sources::Limits;
+use numapilot_sources::Progress;
+use numapilot_sources::ProgressState;
+use numapilot_sources::RecordOptions;
+use numapilot_sources::Recording;
+use numapilot_sources::Sampling;
+use numapilot_sources::StopReason;
+
+use crate::args;
+use crate::args::RecordArgs;
+
+/// Records the program, then writes the tables. Returns the program's own status.
+pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
+    let machine = Machine::load(&arguments.machine)?;
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command));
+    let line = Line::new(arguments.quiet);
+    let mut shown = line.clone();
+    let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
+    apply(arguments, &mut options)?;
+    options.progress = Some(&mut shown);
+    let recording = numapilot_sources::record(options)?;
+    line.bar.finish_and_clear();
+    if !arguments.quiet {
+        describe(&recording);
+    }
+    let summary = line.while_busy("joining accesses with objects", || numapilot_flows::finalise(&recording.dir))?;
+    let raw = recording.dir.join("raw");
+    if !arguments.keep_raw {
+        std::fs::remove_dir_all(&raw).with_context(|| format!("{}: cannot be removed", raw.display()))?;
+    }
+    if !arguments.quiet {
+        eprintln!(
+            "numapilot: {} accesses, {} objects, {} threads in {}; next: numapilot report {}",
+            units::count(summary.accesses as f64),
+            units::count(summary.objects as f64),
+            summary.threads,
+            recording.dir.display(),
+            recording.dir.display()
+        );
+    }
+    Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
+}
+
+fn default_output(command: &[OsString]) -> PathBuf {
+    let program = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_else(|| "program".as_ref());
+    let mut name = program.to_owned();
+    name.push(".numatrace");
+    PathBuf::from(name)
+}
+
+fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> {
+    options.existing = if arguments.force { Existing::Replace } else { Existing::Rotate };
+    options.engine = arguments.engine.parse()?;
+    options.cpus = match &arguments.cpus {
+        Some(list) => {
+            let numbers = parse_cpu_list(list).with_context(|| format!("--cpus {list}"))?;
+            Some(numbers.into_iter().map(numapilot_machine::CpuId).collect())
+        }
+        None => None,
+    };
+    options.bind = match arguments.bind {
+        args::Bind::Spread => Binding::Spread,
+        args::Bind::Pack => Binding::Pack,
+        args::Bind::None => Binding::None,
+    };
+    options.placement = match arguments.placement {
+        args::Placement::FirstTouch => numapilot_sources::Placement::FirstTouch,
+        args::Placement::Interleave => numapilot_sources::Placement::Interleave,
+    };
+    options.sampling = match (arguments.period, arguments.rate) {
+        (Some(period), _) => Sampling::Period(period),
+        (None, Some(rate)) => Sampling::RateHz(rate),
+        (None, None) => Sampling::default(),
+    };
+    options.window = Duration::from_micros(arguments.window);
+    options.seed = arguments.seed;
+    options.max_stack_depth = arguments.max_stack;
+    options.slots = arguments.max_threads;
+    options.ring_bytes = arguments.ring_size.checked_mul(1024).context("--ring-size: too large")?;
+    for variable in &arguments.env {
+        let Some((name, value)) = variable.split_once('=') else {
+            bail!("--env {variable}: write NAME=VALUE");
+        };
+        options.environment.push((name.into(), value.into()));
+    }
+    options.limits = Limits {
+        bytes: arguments.max_size.map(|mib| mib.saturating_mul(1 << 20)),
+        duration: match arguments.duration {
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).with_context(|| format!("--duration {seconds}"))?),
+            None => None,
+        },
+    };
+    options.follow = if arguments.main_only { Follow::MainProcess } else { Follow::Descendants };
+    Ok(())
+}
+
+/// One line on standard error while something takes its time; silent where that is no terminal.
+#[derive(Clone)]
+struct Line {
+    bar: ProgressBar,
+}
+
+impl Line {
+    fn new(is_quiet: bool) -> Line {
+        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        Line { bar }
+    }
+
+    fn while_busy<T>(&self, message: &str, work: impl FnOnce() -> T) -> T {
+        self.bar.reset();
+        self.bar.set_message(message.to_owned());
+        self.bar.enable_steady_tick(Duration::from_millis(100));
+        let result = work();
+        self.bar.finish_and_clear();
+        result
+    }
+}
+
+impl Progress for Line {
+    fn update(&mut self, state: &ProgressState) {
+        let lost = if state.lost > 0 { format!(", {} lost", units::count(state.lost as f64)) } else { String::new() };
+        self.bar.set_message(format!(
+            "recording: {} of program time, {} threads, {} records, {} samples{lost}",
+            units::time_ns(u64::try_from(state.program_time.as_nanos()).unwrap_or(u64::MAX)),
+            state.live_threads,
+            units::count(state.records as f64),
+            units::count(state.samples as f64)
+        ));
+        self.bar.tick();
+    }
+}
+
+/// What the user should know of how it went.
+fn describe(recording: &Recording) {
+    for refusal in &recording.refusals {
+        eprintln!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
+    }
+    for note in &recording.notes {
+        eprintln!("numapilot: {note}");
+    }
+    if let Some(StopReason::WriteFailed(error)) = &recording.stopped {
+        eprintln!("numapilot: recording stopped, the trace could not be written: {error}; what was written before is kept");
+    }
+    let lost = recording.losses.records();
+    if lost > 0 {
+        eprintln!("numapilot: {lost} records were lost; the report says where");
+    }
+    eprintln!(
+        "numapilot: engine {}: {} of program time in {} of real time, {} records",
+        recording.engine,
+        units::time_ns(u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX)),
+        units::time_ns(u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX)),
+        units::count(recording.records as f64)
+    );
+}

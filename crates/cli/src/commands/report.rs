@@ -1,0 +1,301 @@
+//! `numapilot report`: opens a trace, looks at the part that was asked for, and renders it.
+
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use numapilot_flows::Filter;
+use numapilot_flows::SiteId;
+use numapilot_flows::Trace;
+use numapilot_insight::Analysis;
+use numapilot_insight::link_traffic;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_report::Heading;
+use numapilot_report::json;
+use numapilot_report::text;
+use numapilot_report::text::Look;
+use numapilot_report::traffic;
+use numapilot_trace::ids::ObjectId;
+use numapilot_trace::ids::ThreadIndex;
+use numapilot_trace::ids::TimeNs;
+use serde_json::Value;
+use serde_json::json as value;
+
+use crate::args::ReportArgs;
+use crate::output;
+
+/// Slices of program time in drill-downs: one character each.
+const TIME_SLICES: usize = 32;
+/// Stretches of pages in drill-downs: one line each.
+const PAGE_STRETCHES: usize = 16;
+
+/// Renders what was asked for.
+pub fn run(arguments: &ReportArgs) -> Result<()> {
+    let trace = Trace::open(&arguments.trace)?;
+    let machine = machine_of(&trace);
+    let heading = heading(&arguments.trace, &trace, machine.as_ref());
+    let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
+    let analysis = view.analysis()?;
+    if let Some(path) = &arguments.svg {
+        output::write_file(path, &view.picture(&analysis)?)?;
+        if path.as_os_str() == "-" {
+            return Ok(());
+        }
+    }
+    if arguments.json {
+        return output::print_json(&view.json(&analysis)?);
+    }
+    output::print(&view.text(&analysis, output::look(&arguments.look))?)?;
+    if let Some(path) = &arguments.svg {
+        output::print(&format!("\nPicture: {}\n", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The machine that the trace carries; none in traces made without one.
+fn machine_of(trace: &Trace) -> Option<Machine> {
+    serde_json::from_value(trace.meta().machine.clone()).ok()
+}
+
+fn heading(path: &Path, trace: &Trace, machine: Option<&Machine>) -> Heading {
+    let meta = trace.meta();
+    let word = |key: &str| meta.config.get(key).and_then(Value::as_str);
+    let placement = match (word("bind"), word("placement"), meta.simulated) {
+        (Some(bind), Some(placement), true) => format!("threads: {bind}, pages: {placement}"),
+        _ => String::new(),
+    };
+    let mut notes: Vec<String> = Vec::new();
+    if trace.was_rebuilt() {
+        notes.push("the recorder was killed; this is what it had written".to_owned());
+    }
+    let told = meta.more.get("notes").and_then(Value::as_array);
+    notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    Heading {
+        trace: path.display().to_string(),
+        command: meta.command.clone(),
+        machine: meta.machine_name.clone(),
+        node_count: machine.map_or(trace.nodes().len(), |machine| machine.nodes().len()),
+        is_simulated: meta.simulated,
+        engine: meta.engine.clone(),
+        placement,
+        program_time_ns: meta.duration_ns,
+        wall_time_ns: meta.host_duration_ns,
+        process_count: trace.processes().len(),
+        thread_count: trace.threads().len(),
+        object_count: trace.objects().len(),
+        notes,
+        losses: trace.losses().clone(),
+    }
+}
+
+/// One trace, looked at in one way.
+struct View<'a> {
+    arguments: &'a ReportArgs,
+    trace: &'a Trace,
+    machine: Option<&'a Machine>,
+    heading: &'a Heading,
+}
+
+/// What `--object` named.
+enum Chosen {
+    Site(SiteId),
+    Object(ObjectId),
+}
+
+impl View<'_> {
+    fn analysis(&self) -> Result<Analysis<'_>> {
+        let (nodes, memory_nodes): (Vec<NodeId>, Vec<NodeId>) = match self.machine {
+            Some(machine) => (
+                machine.nodes().iter().map(|node| node.id).collect(),
+                machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect(),
+            ),
+            None => (self.trace.nodes().to_vec(), Vec::new()),
+        };
+        Ok(Analysis::new(self.trace, &nodes, &memory_nodes, self.filter(&nodes)?))
+    }
+
+    fn filter(&self, nodes: &[NodeId]) -> Result<Filter> {
+        let mut filter = Filter::default();
+        if self.arguments.from.is_some() || self.arguments.to.is_some() {
+            let from = moment("--from", self.arguments.from.unwrap_or(0.0))?;
+            let to = self.arguments.to.map_or(Ok(u64::MAX), |to| moment("--to", to))?;
+            if from >= to {
+                bail!("--from and --to leave no time between them; --from must be less than --to");
+            }
+            filter.time = Some(TimeNs(from)..TimeNs(to));
+        }
+        if let Some(node) = self.arguments.node {
+            let node = NodeId(node);
+            if !nodes.contains(&node) {
+                let known: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+                bail!("--node {node}: the machine has nodes {}", known.join(", "));
+            }
+            filter.node = Some(node);
+        }
+        filter.is_remote = self.arguments.remote.then_some(true);
+        Ok(filter)
+    }
+
+    fn picture(&self, analysis: &Analysis<'_>) -> Result<String> {
+        let machine = self.machine.context("the trace holds no description of its machine, so there is nothing to draw")?;
+        let matrix = analysis.matrix();
+        let (links, _) = link_traffic(&matrix, machine, self.program_time_ns(analysis));
+        let headline = analysis.headline();
+        let traffic =
+            traffic::Traffic { heading: self.heading, machine, headline: &headline, matrix: &matrix, links: &links };
+        Ok(traffic::svg(&traffic))
+    }
+
+    fn program_time_ns(&self, analysis: &Analysis<'_>) -> u64 {
+        match &analysis.filter().time {
+            Some(time) => time.end.0.min(self.heading.program_time_ns).saturating_sub(time.start.0),
+            None => self.heading.program_time_ns,
+        }
+    }
+
+    /// The lines that every text begins with, then what was asked for.
+    fn text(&self, analysis: &Analysis<'_>, look: Look) -> Result<String> {
+        let arguments = self.arguments;
+        let mut parts = vec![text::headline(&analysis.headline(), analysis.nodes(), look)];
+        parts.push(text::heading(self.heading, look));
+        let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
+        let before = parts.len();
+        if let Some(name) = &arguments.object {
+            for chosen in self.choose_objects(name)? {
+                parts.push(self.object_text(analysis, &chosen, look)?);
+            }
+        }
+        if let Some(name) = &arguments.thread {
+            let thread = self.choose_thread(name)?;
+            let detail = analysis.thread_detail(thread, TIME_SLICES).context("no such thread")?;
+            parts.push(text::thread(&detail, self.trace, analysis.nodes(), arguments.top, look));
+        }
+        if arguments.instances {
+            let rows = analysis.objects(None, usize::MAX);
+            parts.push(section("OBJECT INSTANCES", text::objects(&rows, analysis.nodes(), arguments.top, look)));
+        }
+        if arguments.threads {
+            let khz = Some(f64::from(self.trace.meta().clock.khz)).filter(|khz| *khz > 0.0);
+            parts.push(section("THREADS", text::threads(&analysis.threads(), self.trace, khz, look)));
+        }
+        if arguments.functions {
+            let rows = analysis.functions();
+            parts.push(section("FUNCTIONS", text::functions(&rows, self.trace, arguments.top, look)));
+        }
+        if arguments.stacks {
+            parts.push(section("CALL STACKS", text::stacks(&analysis.stacks(), self.trace, arguments.top, look)));
+        }
+        if arguments.matrix {
+            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
+            parts.push(section("LINKS", self.links_text(analysis, look)));
+        }
+        if parts.len() == before {
+            let rows = analysis.sites();
+            parts.push(section("OBJECTS", text::objects(&rows, analysis.nodes(), arguments.top, look)));
+            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
+        }
+        Ok(parts.join("\n"))
+    }
+
+    fn links_text(&self, analysis: &Analysis<'_>, look: Look) -> String {
+        let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
+        let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
+        text::links(&links, machine, unrouted, look)
+    }
+
+    fn object_text(&self, analysis: &Analysis<'_>, chosen: &Chosen, look: Look) -> Result<String> {
+        let detail = match chosen {
+            Chosen::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
+            Chosen::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
+        };
+        let detail = detail.context("no sampled access to that object (with these filters)")?;
+        Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
+    }
+
+    fn json(&self, analysis: &Analysis<'_>) -> Result<Value> {
+        let arguments = self.arguments;
+        let top = arguments.top;
+        let links = self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
+        let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
+        if let Some(name) = &arguments.object {
+            let details: Result<Vec<Value>> = self
+                .choose_objects(name)?
+                .iter()
+                .map(|chosen| {
+                    let detail = match chosen {
+                        Chosen::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
+                        Chosen::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
+                    };
+                    Ok(value!(detail.context("no sampled access to that object (with these filters)")?))
+                })
+                .collect();
+            out["objects"] = Value::from(details?);
+        }
+        if let Some(name) = &arguments.thread {
+            let thread = self.choose_thread(name)?;
+            out["thread"] = value!(analysis.thread_detail(thread, TIME_SLICES).context("no such thread")?);
+        }
+        if arguments.instances {
+            out["instances"] = value!(analysis.objects(None, top));
+        }
+        if arguments.threads {
+            out["threads"] = value!(analysis.threads());
+        }
+        if arguments.functions {
+            out["functions"] = value!(analysis.functions().into_iter().take(top).collect::<Vec<_>>());
+        }
+        if arguments.stacks {
+            let rows: Vec<_> = analysis.stacks().into_iter().take(top).collect();
+            out["stacks"] = json::stacks(&rows, self.trace);
+        }
+        Ok(out)
+    }
+
+    /// By number (`S3`: a site; `17`: an instance), else every site with that name.
+    fn choose_objects(&self, name: &str) -> Result<Vec<Chosen>> {
+        if let Some(site) = name.strip_prefix(['S', 's']).and_then(|rest| rest.parse().ok()).map(SiteId) {
+            self.trace.site(site).with_context(|| format!("--object {name}: the trace has no such site"))?;
+            return Ok(vec![Chosen::Site(site)]);
+        }
+        if let Ok(object) = name.parse().map(ObjectId) {
+            self.trace.object(object).with_context(|| {
+                format!("--object {name}: the trace has objects 0 to {}", self.trace.objects().len().saturating_sub(1))
+            })?;
+            return Ok(vec![Chosen::Object(object)]);
+        }
+        let sites = self.trace.sites().iter().enumerate();
+        let named: Vec<SiteId> =
+            sites.filter(|(_, site)| &*site.name == name).map(|(index, _)| SiteId(index as u32)).collect();
+        let accessed: Vec<Chosen> = named
+            .iter()
+            .filter(|&&site| self.trace.filtered(&Filter { site: Some(site), ..Filter::default() }).next().is_some())
+            .map(|&site| Chosen::Site(site))
+            .collect();
+        match (named.is_empty(), accessed.is_empty()) {
+            (true, _) => bail!("--object {name}: no object has that name; the table's names and numbers (S3) can be used"),
+            (false, true) => bail!("--object {name}: there is one, but no sampled access reached it"),
+            (false, false) => Ok(accessed),
+        }
+    }
+
+    fn choose_thread(&self, name: &str) -> Result<ThreadIndex> {
+        let threads = self.trace.threads();
+        if let Ok(index) = name.parse().map(ThreadIndex) {
+            self.trace.thread(index).with_context(|| {
+                format!("--thread {name}: the trace has threads 0 to {}", threads.len().saturating_sub(1))
+            })?;
+            return Ok(index);
+        }
+        let thread = threads.iter().find(|thread| &*thread.name == name || &*thread.start_function == name);
+        Ok(thread.with_context(|| format!("--thread {name}: no thread has that name"))?.index)
+    }
+}
+
+fn moment(option: &str, seconds: f64) -> Result<u64> {
+    if !seconds.is_finite() || seconds < 0.0 {
+        bail!("{option} {seconds}: give seconds of program time, 0 or more");
+    }
+    Ok((seconds * 1e9) as u64)
+}

@@ -1,0 +1,179 @@
+//! The traffic between nodes as a picture: nodes coloured by the accesses that they serve, directed links sized and coloured by what they
+//! carry. It stands alone: no scripts, no fonts to fetch, the same bytes for the same trace.
+
+mod links;
+mod scale;
+
+use numapilot_insight::Headline;
+use numapilot_insight::LinkTraffic;
+use numapilot_insight::Matrix;
+use numapilot_insight::Source;
+use numapilot_machine::Endpoint;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_machine::RouterId;
+
+use crate::heading::Heading;
+use crate::pen::Pen;
+use crate::pen::Type;
+use crate::text::clean;
+use crate::text::shorten;
+use crate::topo::layout::Layout;
+use crate::topo::layout::Point;
+use crate::topo::layout::Sizes;
+use crate::topo::layout::layout;
+use crate::units;
+
+const CARD: Point = (190.0, 112.0);
+const ROUTER: Point = (104.0, 30.0);
+const GAP: f64 = 170.0;
+const MARGIN: f64 = 44.0;
+const TITLE: f64 = 128.0;
+const FOOTER: f64 = 96.0;
+const WIDTH_MIN: f64 = 820.0;
+const INK: &str = "#20262e";
+const FAINT: &str = "#66707c";
+
+/// What the picture shows.
+#[derive(Clone, Copy)]
+pub struct Traffic<'a> {
+    /// What was recorded.
+    pub heading: &'a Heading,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The three findings of the title.
+    pub headline: &'a Headline,
+    /// Who reaches whom.
+    pub matrix: &'a Matrix,
+    /// What the links carry.
+    pub links: &'a [LinkTraffic],
+}
+
+/// Where everything stands.
+pub(crate) struct Scene<'a> {
+    traffic: &'a Traffic<'a>,
+    layout: Layout,
+    origin: Point,
+    /// All accesses.
+    all: f64,
+}
+
+impl Scene<'_> {
+    fn at(&self, end: Endpoint) -> Option<Point> {
+        let (x, y) = self.layout.of(self.traffic.machine, end)?;
+        Some((x + self.origin.0, y + self.origin.1))
+    }
+}
+
+/// Draws it.
+#[must_use]
+pub fn svg(traffic: &Traffic<'_>) -> String {
+    let layout = layout(traffic.machine, Sizes { card_width: CARD.0, card_height: CARD.1, gap: GAP });
+    let width = (layout.width + 2.0 * MARGIN).max(WIDTH_MIN);
+    let height = TITLE + layout.height + FOOTER;
+    let origin = ((width - layout.width) / 2.0, TITLE);
+    let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
+    let scene = Scene { traffic, layout, origin, all };
+    let mut pen = Pen::new(width, height, &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())));
+    title(&mut pen, traffic, width);
+    links::draw(&mut pen, &scene);
+    for index in 0..traffic.machine.nodes().len() {
+        card(&mut pen, &scene, index);
+    }
+    routers(&mut pen, &scene);
+    legend(&mut pen, &scene, height - FOOTER + 40.0, width);
+    pen.finish()
+}
+
+fn title(pen: &mut Pen, traffic: &Traffic<'_>, width: f64) {
+    let fit = |text: &str, size: f64| shorten(&clean(text), ((width - 2.0 * MARGIN) / (size * 0.56)) as usize);
+    let (heading, headline) = (traffic.heading, traffic.headline);
+    let program = heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
+    let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
+    pen.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(&format!("{program} on {}", heading.machine), 22.0));
+    let totals = &headline.totals;
+    let findings = format!(
+        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
+        units::share(&totals.remote_share),
+        units::count(totals.accesses.value),
+        totals.imbalance.population.value * 100.0
+    );
+    pen.text((MARGIN, 66.0), Type::new(15.0, INK), &fit(&findings, 15.0));
+    let top = headline.top.as_ref().map_or_else(String::new, |row| {
+        let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
+        format!("{}{place} draws {} of them", row.name, units::share(&row.share))
+    });
+    pen.text((MARGIN, 87.0), Type::new(15.0, INK), &fit(&top, 15.0));
+    let how = if traffic.matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
+    let line = format!("{kind} · engine {} · {how} · {}", heading.engine, units::time_ns(heading.program_time_ns));
+    pen.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), &line);
+}
+
+fn card(pen: &mut Pen, scene: &Scene<'_>, index: usize) {
+    let node = &scene.traffic.machine.nodes()[index];
+    let Some(centre) = scene.at(Endpoint::Node(node.id)) else { return };
+    let (served, made, local) = node_shares(scene.traffic.matrix, node.id, scene.all);
+    let corner = (centre.0 - CARD.0 / 2.0, centre.1 - CARD.1 / 2.0);
+    // The whole picture shares one scale: an even share of all accesses sits low on it, everything on one node at its top.
+    let fill = scale::colour(served);
+    let ink = scale::ink_on(served);
+    pen.rect((corner.0 + 1.5, corner.1 + 2.5), CARD, 10.0, r##"fill="#000000" fill-opacity="0.07""##);
+    pen.rect(corner, CARD, 10.0, &format!(r##"fill="{fill}" stroke="#8d97a2" stroke-width="1.2""##));
+    pen.text((corner.0 + 14.0, corner.1 + 24.0), Type::new(14.0, ink).bold(), &format!("Node {}", node.id));
+    pen.text((corner.0 + 14.0, corner.1 + 58.0), Type::new(28.0, ink).bold(), &percent(served));
+    pen.text((corner.0 + 108.0, corner.1 + 57.0), Type::new(12.0, ink), "served here");
+    let asks = format!("its threads make {}", percent(made));
+    pen.text((corner.0 + 14.0, corner.1 + 80.0), Type::new(12.0, ink), &asks);
+    let own = if made > 0.0 { format!("{} of these local", percent(local / made)) } else { "no accesses from here".to_owned() };
+    pen.text((corner.0 + 14.0, corner.1 + 98.0), Type::new(12.0, ink), &own);
+}
+
+/// Shares of all accesses: served by the node, made from it, and both.
+fn node_shares(matrix: &Matrix, node: NodeId, all: f64) -> (f64, f64, f64) {
+    let Some(index) = matrix.nodes.iter().position(|&n| n == node).filter(|_| all > 0.0) else {
+        return (0.0, 0.0, 0.0);
+    };
+    let served: f64 = matrix.accesses.iter().map(|row| row[index].value).sum();
+    let made: f64 = matrix.accesses[index].iter().map(|accesses| accesses.value).sum();
+    (served / all, made / all, matrix.accesses[index][index].value / all)
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.1 => "<0.1 %".to_owned(),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+fn routers(pen: &mut Pen, scene: &Scene<'_>) {
+    for (index, router) in scene.traffic.machine.routers().iter().enumerate() {
+        let Some(centre) = scene.at(Endpoint::Router(RouterId(index as u16))) else { continue };
+        let corner = (centre.0 - ROUTER.0 / 2.0, centre.1 - ROUTER.1 / 2.0);
+        pen.rect(corner, ROUTER, ROUTER.1 / 2.0, r##"fill="#f1f1ee" stroke="#b9b9b0" stroke-width="1.2""##);
+        let words = shorten(&clean(&router.name), 15);
+        pen.text((centre.0, centre.1 + 4.0), Type::new(12.0, FAINT).anchored("middle"), &words);
+    }
+}
+
+fn legend(pen: &mut Pen, scene: &Scene<'_>, y: f64, width: f64) {
+    const STEPS: usize = 40;
+    let bar = 200.0;
+    for step in 0..STEPS {
+        let share = step as f64 / (STEPS - 1) as f64;
+        let x = MARGIN + bar * step as f64 / STEPS as f64;
+        pen.rect((x, y), (bar / STEPS as f64 + 0.5, 12.0), 0.0, &format!(r#"fill="{}""#, scale::colour(share)));
+    }
+    pen.text((MARGIN, y + 27.0), Type::new(11.0, FAINT), "0");
+    pen.text((MARGIN + bar, y + 27.0), Type::new(11.0, FAINT).anchored("end"), "100 % of accesses");
+    let pairs = scene.traffic.machine.links().is_empty();
+    let words = if pairs {
+        "Arrows: from the page's home to the thread's node; how the nodes are joined is not known."
+    } else {
+        "Arrows: share of all accesses whose data crosses the link, from the page's home to the thread's node."
+    };
+    let room = ((width - MARGIN * 2.0 - bar - 24.0) / 6.3) as usize;
+    pen.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));
+    let note = "64 bytes each; probes, write-backs and prefetches are not in it.";
+    pen.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
+}
