@@ -53,10 +53,10 @@ impl<L: Layouts> Joiner<L> {
             return self.location(address);
         }
         let mapping = space.mappings.get(ip);
-        let path = mapping.and_then(|piece| self.names.iter().find(|(_, id)| **id == piece.value.path));
-        let (name, offset) = match (path.map(|(name, _)| name.clone()), mapping) {
-            (Some(name), Some(piece)) => (name, ip - piece.start),
-            _ => (Arc::from("[anon]"), ip),
+        let named = mapping.filter(|piece| piece.value.path != 0);
+        let (name, offset) = match named {
+            Some(piece) => (self.name_list[piece.value.path as usize - 1].clone(), ip - piece.start),
+            None => (Arc::from("[anon]"), ip),
         };
         let binary = self.binary(&name, &[]);
         self.location(CodeAddress { binary, offset })

@@ -336,7 +336,11 @@ impl<L: Layouts> Joiner<L> {
             end: None,
         };
         self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid: *parent_pid, exit_code: None };
-        let inherited = parent.filter(|parent| !by_exec && parent != index).and_then(|p| self.spaces.get(p.0 as usize));
+        // A forked child's first thread was created by a thread of its parent; that of a fresh image (exec, also of a child that
+        // was spawned without running any of the parent's handlers) was not, and it has none of its parent's memory.
+        let is_fork = !by_exec && self.out.threads.get(record.thread.0 as usize).is_some_and(|t| t.parent.is_some());
+        let parent = parent.filter(|parent| is_fork && parent != index);
+        let inherited = parent.and_then(|parent| self.spaces.get(parent.0 as usize));
         if let Some(inherited) = inherited.cloned() {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
             self.spaces[index.0 as usize] = Space { code_version, ..inherited };

@@ -187,6 +187,7 @@ pub(crate) struct Joiner<L> {
     location_ids: HashMap<CodeAddress, LocationId>,
     static_ids: HashMap<(u32, LayoutItem), u32>,
     names: HashMap<Arc<str>, u32>,
+    name_list: Vec<Arc<str>>,
     start_order: u64,
     serial: u32,
     ip_is_return_address: bool,
@@ -210,6 +211,7 @@ impl<L: Layouts> Joiner<L> {
             location_ids: HashMap::new(),
             static_ids: HashMap::new(),
             names: HashMap::new(),
+            name_list: Vec::new(),
             start_order,
             serial: 0,
             ip_is_return_address,
@@ -400,8 +402,10 @@ impl<L: Layouts> Joiner<L> {
         if let Some(&id) = self.names.get(name) {
             return id;
         }
-        let id = self.names.len() as u32 + 1;
-        self.names.insert(name.into(), id);
+        let name: Arc<str> = name.into();
+        self.name_list.push(name.clone());
+        let id = self.name_list.len() as u32;
+        self.names.insert(name, id);
         id
     }
 

@@ -138,7 +138,7 @@ impl World {
             results: Vec::new(),
             wanted: Vec::new(),
         };
-        world.process(None, false);
+        world.process(None, false, false);
         world
     }
 
@@ -151,7 +151,7 @@ impl World {
         });
     }
 
-    fn process(&mut self, parent: Option<usize>, by_exec: bool) {
+    fn process(&mut self, parent: Option<usize>, is_fork: bool, by_exec: bool) {
         let process = self.processes;
         self.processes += 1;
         self.order += 1;
@@ -161,7 +161,7 @@ impl World {
                 index: ThreadIndex(process as u32),
                 pid: 1,
                 tid: 1,
-                parent: None,
+                parent: parent.filter(|_| is_fork).map(|parent| ThreadIndex(parent as u32)),
                 process: ProcessIndex(process as u32),
                 cpu: None,
                 node: Some(NodeId(0)),
@@ -183,7 +183,7 @@ impl World {
                 arguments: Vec::new(),
             },
         );
-        if let Some(parent) = parent.filter(|_| !by_exec) {
+        if let Some(parent) = parent.filter(|_| is_fork) {
             self.oracle.copy(parent, process, self.order);
         }
     }
@@ -232,8 +232,8 @@ impl World {
                 let (address, bytes) = (VirtAddr(range(page, 0).0), pages * PAGE);
                 self.emit(process, Event::Unmap { address, bytes });
             }
-            Step::Fork { process } => self.process(Some(process % self.processes), false),
-            Step::Exec { process } => self.process(Some(process % self.processes), true),
+            Step::Fork { process } => self.process(Some(process % self.processes), true, false),
+            Step::Exec { process } => self.process(Some(process % self.processes), false, order.is_multiple_of(2)),
             Step::Place { process, page, pages, node } => {
                 let process = process % self.processes;
                 for one in page..page + u64::from(pages) {

@@ -107,6 +107,10 @@ impl Program {
 
     /// Starts a thread; its number.
     pub fn thread(&mut self, process: usize) -> usize {
+        self.thread_by(process, None)
+    }
+
+    fn thread_by(&mut self, process: usize, parent: Option<ThreadIndex>) -> usize {
         let thread = self.rings.len();
         let ring = RingId { slot: thread as u32, generation: 1 };
         self.rings.push((ring, Encoder::new(Clock::NANOSECONDS), Vec::new(), process));
@@ -118,7 +122,7 @@ impl Program {
                 index: ThreadIndex(thread as u32),
                 pid: 100 + process as u32,
                 tid: 1000 + thread as u32,
-                parent: None,
+                parent,
                 process: ProcessIndex(process as u32),
                 cpu: Some(CpuId(thread as u32)),
                 node: Some(node),
@@ -139,7 +143,8 @@ impl Program {
             |parent| self.heaps[parent].clone(),
         );
         self.heaps.push(heap);
-        let thread = self.thread(process);
+        let creator = parent.and_then(|parent| self.rings.iter().position(|ring| ring.3 == parent));
+        let thread = self.thread_by(process, creator.map(|creator| ThreadIndex(creator as u32)));
         self.emit(
             thread,
             Event::ProcessStart {

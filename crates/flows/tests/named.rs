@@ -1,0 +1,155 @@
+//! End to end with a real binary: raw records in, objects with names, lines and kinds out.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use numapilot_flows::{Filter, ObjectKind, Trace, finalise};
+use numapilot_symbols::{ElfSymbolizer, Symbolizer};
+use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
+use numapilot_trace::record::{Access, AllocKind, Event};
+use object::{Object, ObjectSymbol};
+
+const SOURCE: &str = r"
+#include <stdlib.h>
+static int table[5000];
+static inline __attribute__((always_inline)) float *take(int n) {
+    float *block = malloc(n * sizeof(float));
+    return block;
+}
+__attribute__((noinline)) float *prepare(int n) {
+    table[n] = n;
+    return take(n);
+}
+int main(int argc, char **argv) { return prepare(argc) != 0; }
+";
+const BIAS: u64 = 0x5555_5555_0000;
+
+struct Built {
+    path: String,
+    build_id: Vec<u8>,
+}
+
+fn build(folder: &Path) -> Built {
+    let (source, binary) = (folder.join("kernel.c"), folder.join("kernel"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let status = Command::new("gcc").args(["-O1", "-g", "-Wl,--build-id"]).arg(&source).arg("-o").arg(&binary).status();
+    assert!(status.expect("gcc runs").success());
+    let data = std::fs::read(&binary).unwrap();
+    let build_id = object::File::parse(&*data).unwrap().build_id().unwrap().unwrap().to_vec();
+    Built { path: binary.to_str().unwrap().to_owned(), build_id }
+}
+
+fn symbol(path: &str, name: &str) -> (u64, u64) {
+    let data = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let found = file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+    (found.address(), found.size())
+}
+
+/// Return address of a call on the line that holds `text`, inside `function`.
+fn return_address(built: &Built, function: &str, text: &str) -> u64 {
+    let line = line_of(text);
+    let (start, bytes) = symbol(&built.path, function);
+    let offsets: Vec<u64> = (start..start + bytes).collect();
+    let resolved = ElfSymbolizer::new().resolve(&built.path, &[], &offsets);
+    let on_line = |frames: &Vec<numapilot_symbols::ResolvedFrame>| frames[0].line == line;
+    let at = resolved.iter().position(|frames| frames.as_ref().is_ok_and(on_line)).expect("the line has code");
+    BIAS + offsets[at] + 1
+}
+
+fn line_of(text: &str) -> u32 {
+    SOURCE.lines().position(|line| line.contains(text)).unwrap() as u32 + 1
+}
+
+fn access(address: u64, ip: u64) -> Event {
+    Event::Access(Access {
+        address: VirtAddr(address),
+        ip: VirtAddr(ip),
+        stack: StackId(1),
+        weight: 10,
+        ..Access::default()
+    })
+}
+
+#[test]
+fn objects_of_every_kind_have_their_names_and_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = build(folder.path());
+    let dir = folder.path().join("kernel.numatrace");
+    let mut program = common::Program::new(&dir, 1, WriterOptions::default());
+    let main = program.process(None);
+    let (bias, build_id) = (BIAS, built.build_id.clone());
+    let (id, path) = (ModuleId(1), built.path.clone());
+    program.emit(main, Event::Module { id, address: VirtAddr(BIAS), bytes: 0x10_0000, bias, path, build_id });
+    let frames = vec![
+        VirtAddr(return_address(&built, "prepare", "malloc(n")),
+        VirtAddr(return_address(&built, "main", "return prepare")),
+    ];
+    program.emit(main, Event::Stack { id: StackId(1), frames, truncated: false, failed: false });
+    let block = VirtAddr(0x1234_5670);
+    program.emit(main, Event::Alloc { address: block, bytes: 800, kind: AllocKind::Malloc, stack: StackId(1) });
+    let (address, bytes, path) = (VirtAddr(0x6000_0000), 0x10000, "/data/points.bin".to_owned());
+    program.emit(main, Event::Map { address, bytes, flags: 0, file_offset: 0, path, stack: StackId(0) });
+    let (table, _) = symbol(&built.path, "table");
+    let ip = return_address(&built, "prepare", "table[n] = n");
+    for address in
+        [block.0 + 100, BIAS + table + 19_999, 0x6000_0100, 0x7f00_0000_1000, BIAS + symbol(&built.path, "main").0, 7]
+    {
+        program.emit(main, access(address, ip));
+    }
+    program.finish();
+    finalise(&dir).expect("the recording can be joined");
+    let trace = Trace::open(&dir).expect("the tables can be opened");
+    let seen: Vec<_> = trace
+        .accesses()
+        .map(|access| {
+            let site = access.object.and_then(|object| trace.site_of(object)).cloned().unwrap_or_default();
+            (trace.kind_of(access.object), site.name.to_string(), site.place(), site.function.to_string())
+        })
+        .collect();
+    let row =
+        |kind, name: &str, place: &str, function: &str| (kind, name.to_owned(), place.to_owned(), function.to_owned());
+    let line = format!("kernel.c:{}", line_of("malloc(n"));
+    assert_eq!(
+        seen,
+        [
+            row(ObjectKind::Heap, "block", &line, "take"),
+            row(ObjectKind::Static, "table", "kernel", ""),
+            row(ObjectKind::File, "/data/points.bin", "", ""),
+            row(ObjectKind::Stack, "stack of the main thread", "", ""),
+            row(ObjectKind::Section, ".text", "kernel", ""),
+            row(ObjectKind::Unknown, "", "", ""),
+        ]
+    );
+    let access = trace.accesses().next().unwrap();
+    let frame = &trace.location(access.location).frames[0];
+    assert_eq!((&*frame.function, frame.line), ("prepare", line_of("table[n] = n")));
+    let stack: Vec<&str> =
+        trace.stack(access.stack).iter().flat_map(|&at| &trace.location(at).frames).map(|f| &*f.function).collect();
+    assert_eq!(stack, ["take", "prepare", "main"]);
+    let heap = Filter { kind: Some(ObjectKind::Heap), ..Filter::default() };
+    assert_eq!(trace.filtered(&heap).count(), 1);
+    assert_eq!(trace.losses().accesses_without_object, 1);
+}
+
+#[test]
+fn a_rebuilt_binary_leaves_addresses_unresolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = build(folder.path());
+    let dir = folder.path().join("rebuilt.numatrace");
+    let mut program = common::Program::new(&dir, 1, WriterOptions::default());
+    let main = program.process(None);
+    let (id, path, build_id) = (ModuleId(1), built.path.clone(), vec![1, 2, 3]);
+    program.emit(main, Event::Module { id, address: VirtAddr(BIAS), bytes: 0x10_0000, bias: BIAS, path, build_id });
+    program.emit(main, access(BIAS + symbol(&built.path, "table").0, BIAS + 0x1201));
+    program.finish();
+    let summary = finalise(&dir).expect("the recording can be joined");
+    assert_eq!(summary.losses.unresolved_locations, 1);
+    let trace = Trace::open(&dir).expect("the tables can be opened");
+    let access = trace.accesses().next().unwrap();
+    assert_eq!(&*trace.location(access.location).frames[0].function, "kernel+0x1200");
+    assert_eq!(access.object, None);
+}
