@@ -1,0 +1,132 @@
+//! Threads, processes, modules and mappings: every beginning and end, with its family.
+
+mod support;
+
+use std::collections::HashSet;
+
+use numapilot_trace::record::Event;
+use support::Arena;
+use support::compile;
+use support::record;
+use support::record_with;
+use support::scratch;
+
+#[test]
+fn threads_of_every_making_begin_end_and_keep_their_names() {
+    let program = compile("threads.c", "threads", &["-O1", "-fno-builtin"]);
+    let run = record(&program, &[]);
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    run.check_lives();
+    let mut starts = run.events(|event| match event {
+        Event::ThreadStart { index, parent, start_routine, stack_low, stack_high, .. } => {
+            Some((index.0, parent.map(|parent| parent.0), start_routine.0 != 0, stack_low.0 < stack_high.0))
+        }
+        _ => None,
+    });
+    starts.sort_unstable();
+    assert_eq!(starts[0], (0, None, false, true));
+    assert_eq!(starts[1..6], (1..6).map(|index| (index, Some(0), true, true)).collect::<Vec<_>>());
+    // Clones without storage of their own bring their own stacks, whose bounds nobody knows.
+    assert_eq!(starts[6..], [(6, Some(0), true, false), (7, Some(0), true, false)]);
+    let ends: HashSet<u32> = run.events(|event| if let Event::ThreadEnd { index } = event { Some(index.0) } else { None }).into_iter().collect();
+    // The last one leaves by a raw system call, which the recorder finds out.
+    assert_eq!(ends, (0..7).collect());
+    let names = run.events(|event| if let Event::ThreadName { name } = event { Some(name.clone()) } else { None });
+    for name in ["returns", "exits", "is cancelled"] {
+        assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
+fn a_tree_of_processes_is_recorded_whole() {
+    let program = compile("processes.c", "processes", &["-O1", "-fno-builtin"]);
+    let run = record(&program, &[]);
+    assert_eq!(run.output.status.code(), Some(7), "{}", String::from_utf8_lossy(&run.output.stderr));
+    run.assert_no_loss();
+    run.check_lives();
+    let processes = run.events(|event| match event {
+        Event::ProcessStart { index, parent, by_exec, arguments, exe, .. } => {
+            assert!(exe.ends_with("/processes"), "{exe}");
+            Some((index.0, parent.map(|parent| parent.0), *by_exec, arguments.len()))
+        }
+        _ => None,
+    });
+    let indices: HashSet<u32> = processes.iter().map(|process| process.0).collect();
+    assert_eq!(indices.len(), processes.len(), "a process index was used twice");
+    // Itself; 10 times child, grandchild, raw child; vfork's, spawn's, and a fork and its exec; itself again.
+    assert_eq!(processes.len(), 1 + 30 + 2 + 2 + 1);
+    assert_eq!(processes.iter().filter(|process| process.2).count(), 2, "two images replaced others");
+    assert_eq!(processes.iter().filter(|process| process.1.is_none()).count(), 1, "only the first has no parent: {processes:?}");
+    assert_eq!(processes.iter().filter(|process| process.3 == 2).count(), 4, "command lines of the leaves: {processes:?}");
+    let ends = run.events(|event| if let Event::ProcessEnd { by_exec, code, .. } = event { Some((*by_exec, *code)) } else { None });
+    assert_eq!(ends.iter().filter(|end| **end == (false, 7)).count(), 34, "{ends:?}");
+    assert_eq!(ends.iter().filter(|end| end.0).count(), 2, "{ends:?}");
+}
+
+#[test]
+fn plugins_load_by_the_callers_runpath_and_are_announced_each_time() {
+    let directory = scratch().join("plugins");
+    std::fs::create_dir_all(&directory).expect("directory");
+    let runpath = format!("-Wl,-rpath,{},--enable-new-dtags", directory.display());
+    let search = format!("-L{}", directory.display());
+    compile("plugin.c", "plugins/libdependency-host.so", &["-shared", "-fPIC", "-O1", "-DDEPENDENCY"]);
+    let flags = ["-shared", "-fPIC", "-O1", "-fno-optimize-sibling-calls", &search, "-Wl,--no-as-needed", "-ldependency-host", &runpath];
+    compile("plugin.c", "plugins/libplugin-host.so", &flags);
+    let program = compile("host.c", "host", &["-O1", "-fno-builtin", "-rdynamic", &runpath]);
+    let run = record(&program, &[]);
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    run.check_lives();
+    for library in ["libplugin-host.so", "libdependency-host.so"] {
+        let ids = run.events(|event| match event {
+            Event::Module { id, path, build_id, .. } if path.ends_with(library) => {
+                assert!(path.starts_with('/'), "{path}");
+                assert_eq!(build_id.len(), 20, "{path}");
+                Some(id.0)
+            }
+            _ => None,
+        });
+        assert_eq!(ids.len(), 5, "{library} is announced each time that it is loaded");
+        let ends = run.events(|event| if let Event::ModuleEnd { id } = event { Some(id.0) } else { None });
+        assert!(ids.iter().all(|id| ends.contains(id)), "{library}: {ids:?} ended {ends:?}");
+    }
+    let names = run.events(|event| if let Event::Module { path, .. } = event { Some(path.clone()) } else { None });
+    for name in ["/host", "/libc.so.6", "/libnumapilot-track.so"] {
+        assert!(names.iter().any(|path| path.ends_with(name)), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
+fn mappings_of_every_kind_are_recorded_exactly() {
+    let program = compile("maps.c", "maps", &["-O1"]);
+    let run = record(&program, &[]);
+    run.assert_success().assert_no_loss();
+    let described: Vec<String> = run
+        .ordered()
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Map { address, bytes, flags, path, .. } => {
+                Some(format!("map {:x} {bytes} {flags} {}", address.0, if path.is_empty() { "-" } else { path }))
+            }
+            Event::Unmap { address, bytes } => Some(format!("unmap {:x} {bytes}", address.0)),
+            _ => None,
+        })
+        .collect();
+    let mut at = 0;
+    for line in &run.truth {
+        match described[at..].iter().position(|found| found == line) {
+            Some(skipped) => at += skipped + 1,
+            None => panic!("`{line}` is not among {:#?}", &described[at..]),
+        }
+    }
+    let initial = run.events(|event| if let Event::Map { flags, path, .. } = event { (flags & 64 != 0).then(|| path.clone()) } else { None });
+    assert!(initial.iter().any(|path| path.ends_with("/maps")) && initial.iter().any(|path| path == "[stack]"), "{initial:?}");
+    assert!(!initial.iter().any(|path| path.contains("test-arena")), "the arena is not the program's: {initial:?}");
+}
+
+#[test]
+fn more_threads_than_slots_are_counted_and_run() {
+    let program = compile("alloc_churn.cpp", "churn-few", &["-O1", "-fno-builtin"]);
+    let run = record_with(Arena::new(8, 4 << 20), &program, &["32", "500"], |_| {});
+    run.assert_success();
+    assert!(run.arena.losses().lost_no_slot > 0);
+}

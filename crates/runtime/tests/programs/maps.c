@@ -1,0 +1,45 @@
+/* Mappings of every kind, and what they should look like. */
+#define _GNU_SOURCE
+#include "truth.h"
+#include <sys/mman.h>
+#include <sys/shm.h>
+
+int main(void) {
+    size_t page = 4096;
+    char *a = mmap(NULL, 10 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    truth("map %lx %zu 9 -", (unsigned long)a, 10 * page);
+    CHECK(munmap(a + 8 * page, 2 * page) == 0);
+    truth("unmap %lx %zu", (unsigned long)a + 8 * page, 2 * page);
+    CHECK(madvise(a, page, MADV_DONTNEED) == 0);
+    char *b = mremap(a, 8 * page, 64 * page, MREMAP_MAYMOVE);
+    CHECK(b != MAP_FAILED);
+    truth("unmap %lx %zu", (unsigned long)a, 8 * page);
+    truth("map %lx %zu 9 -", (unsigned long)b, 64 * page);
+    char *fixed = mmap(b + page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(fixed == b + page);
+    truth("unmap %lx %zu", (unsigned long)fixed, page);
+    truth("map %lx %zu 1 -", (unsigned long)fixed, page);
+    int fd = shm_open("/np-test-maps", O_CREAT | O_RDWR | O_EXCL, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, 3 * 4096) == 0);
+    char *shared = mmap64(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)page);
+    CHECK(shared != MAP_FAILED);
+    truth("map %lx %zu 10 /dev/shm/np-test-maps", (unsigned long)shared, 2 * page);
+    shm_unlink("/np-test-maps");
+    CHECK(munmap(shared, 2 * page) == 0);
+    truth("unmap %lx %zu", (unsigned long)shared, 2 * page);
+    int id = shmget(IPC_PRIVATE, 5000, IPC_CREAT | 0600);
+    char *segment = shmat(id, NULL, 0);
+    CHECK(segment != (void *)-1 && shmctl(id, IPC_RMID, NULL) == 0);
+    truth("map %lx %d 522 -", (unsigned long)segment, 8192);
+    CHECK(shmdt(segment) == 0);
+    truth("unmap %lx %d", (unsigned long)segment, 8192);
+    char *end = sbrk(0);
+    CHECK(sbrk(3 * (intptr_t)page) == end);
+    truth("map %lx %zu 265 -", (unsigned long)end, 3 * page);
+    CHECK(brk(end + page) == 0);
+    truth("unmap %lx %zu", (unsigned long)end + page, 2 * page);
+    CHECK(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
+    CHECK(munmap((void *)1, page) == -1);
+    truth_write();
+    return 0;
+}

@@ -1,0 +1,191 @@
+//! Nothing that goes wrong with the recording may reach the program: missing or foreign arenas, a dead or stopped recorder, signals anywhere.
+//! And what the built library must never contain.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant;
+
+use numapilot_trace::record::Event;
+use numapilot_trace::wire;
+use numapilot_trace::wire::layout;
+use support::Arena;
+use support::compile;
+use support::record_with;
+use support::scratch;
+use support::tracker;
+
+#[test]
+fn the_library_needs_no_loader_for_its_thread_local_storage() {
+    let output = Command::new("readelf").args(["-rW"]).arg(tracker()).output().expect("readelf (binutils)");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("TPOFF"), "there is thread-local storage, and readelf shows how it is reached: {text}");
+    for relocation in ["DTPMOD", "DTPOFF", "TLSDESC"] {
+        assert!(!text.contains(relocation), "{relocation}: a thread-local access would call the loader, which may call malloc");
+    }
+}
+
+#[test]
+fn the_library_needs_only_libc_and_the_loader() {
+    let output = Command::new("readelf").args(["-dW"]).arg(tracker()).output().expect("readelf (binutils)");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for line in text.lines().filter(|line| line.contains("(NEEDED)")) {
+        assert!(line.contains("[libc.so") || line.contains("[ld-linux"), "{line}");
+    }
+    assert!(text.contains("BIND_NOW"), "bound at load: {text}");
+}
+
+#[test]
+fn programs_run_the_same_without_a_usable_arena() {
+    let program = compile("alloc_all.c", "alloc-plain", &["-O1", "-fno-builtin"]);
+    let garbage = scratch().join("garbage");
+    fs::write(&garbage, vec![0x5a; 1 << 20]).expect("file");
+    let short = scratch().join("short");
+    fs::write(&short, layout::ARENA_MAGIC.to_le_bytes()).expect("file");
+    let damaged: Vec<Arena> = (0..6)
+        .map(|way| {
+            let arena = Arena::new(4, 1 << 16);
+            arena.edit(|header| match way {
+                0 => header.version += 1,
+                1 => header.ring_bytes = 1000,
+                2 => header.slot_count = u32::MAX,
+                3 => header.slots_offset = u64::MAX - 63,
+                4 => header.config.mode = 77,
+                _ => header.arena_bytes = u64::MAX,
+            });
+            arena
+        })
+        .collect();
+    let mut values = vec!["/does/not/exist".to_owned(), "/proc/self/mem".to_owned(), "/dev/null".to_owned(), "/tmp".to_owned(), String::new()];
+    values.extend([garbage.display().to_string(), short.display().to_string(), "x".repeat(5000)]);
+    values.extend(damaged.iter().map(Arena::path));
+    for value in values.iter().map(Some).chain([None]) {
+        let mut command = Command::new(&program);
+        command.env("LD_PRELOAD", tracker()).env("NP_TRUTH", "/dev/null").env_remove("NUMAPILOT_ARENA");
+        if let Some(value) = value {
+            command.env("NUMAPILOT_ARENA", value);
+        }
+        let output = command.output().expect("program starts");
+        assert!(output.status.success(), "{value:?}: {} {}", output.status, String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{value:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(damaged.iter().all(|arena| arena.slots_used() == 0));
+}
+
+#[test]
+fn a_dead_recorder_stops_the_recording_and_not_the_program() {
+    let program = compile("alloc_churn.cpp", "churn-dead", &["-O1", "-fno-builtin"]);
+    let mut gone = Command::new("true").spawn().expect("true");
+    gone.wait().expect("true ends");
+    let arena = Arena::new(64, 1 << 16);
+    arena.edit(|header| header.recorder_pid = gone.id());
+    let begin = Instant::now();
+    let run = record_with(arena, &program, &["8", "20000"], |_| {});
+    run.assert_success();
+    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    assert_eq!(run.arena.state(), layout::STATE_STOPPED);
+    assert!(run.arena.losses().lost_stopped > 0);
+}
+
+#[test]
+fn a_recorder_that_does_not_drain_delays_for_a_bounded_time() {
+    let program = compile("alloc_churn.cpp", "churn-stuck", &["-O1", "-fno-builtin"]);
+    let begin = Instant::now();
+    let run = record_with(Arena::new(64, 1 << 16), &program, &["4", "20000"], |_| {});
+    run.assert_success();
+    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    assert!(run.arena.losses().lost_full > 0);
+    assert!(run.rings.iter().all(|ring| !ring.is_empty()), "what was written before stays readable");
+}
+
+/// A recorder in miniature: small rings are drained while the program runs, slots are used again, and nothing is missing.
+#[test]
+fn a_drained_small_ring_loses_nothing() {
+    let program = compile("alloc_churn.cpp", "churn-drained", &["-O1", "-fno-builtin"]);
+    let arena = Arena::new(16, 1 << 16);
+    let done = AtomicBool::new(false);
+    let mut blocks = (0u64, 0u64);
+    thread::scope(|scope| {
+        let drainer = scope.spawn(|| {
+            let mut rings: Vec<Option<(u64, wire::RingState)>> = vec![None; 16];
+            let mut counts = (0, 0);
+            loop {
+                let last = done.load(Ordering::Acquire);
+                let bytes = arena.drain_once(|index, generation, bytes| {
+                    let ring = rings[index as usize].get_or_insert((generation, wire::RingState::new(wire::Clock::NANOSECONDS)));
+                    if ring.0 != generation {
+                        *ring = (generation, wire::RingState::new(wire::Clock::NANOSECONDS));
+                    }
+                    for record in support::arena::decode(bytes, &mut ring.1) {
+                        counts.0 += u64::from(matches!(record.event, Event::Alloc { .. }));
+                        counts.1 += u64::from(matches!(record.event, Event::Free { .. }));
+                    }
+                });
+                if last && bytes == 0 {
+                    return counts;
+                }
+                if bytes == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let output = Command::new(&program)
+            .args(["8", "50000"])
+            .env("LD_PRELOAD", tracker())
+            .env("NUMAPILOT_ARENA", arena.path())
+            .output()
+            .expect("program starts");
+        done.store(true, Ordering::Release);
+        blocks = drainer.join().expect("drainer");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let losses = arena.losses();
+    assert_eq!((losses.lost_no_slot, losses.lost_full, losses.lost_stopped), (0, 0, 0));
+    // One per round, one per realloc's first block, and an array every 16 rounds; of which all are given back.
+    assert!(blocks.0 >= 8 * 50_000 * 17 / 16 && blocks.1 >= 8 * 50_000 * 17 / 16, "{blocks:?}");
+}
+
+#[test]
+fn signal_handlers_that_allocate_break_nothing() {
+    let allocator = compile("atomic_malloc.c", "libatomic_malloc.so", &["-shared", "-fPIC", "-O1", "-fno-builtin"]);
+    let program = compile("signals.c", "signals", &["-O1", "-fno-builtin"]);
+    let both = format!("{}:{}", tracker().display(), allocator.display());
+    for way in ["same", "alternate"] {
+        let run = record_with(Arena::new(16, 64 << 20), &program, &[way], |command| {
+            command.env("LD_PRELOAD", &both);
+        });
+        run.assert_success();
+        let number = |prefix: &str| -> u64 {
+            run.truth.iter().find_map(|line| line.strip_prefix(prefix)).expect(prefix).parse().expect("number")
+        };
+        let made = run.events(|event| matches!(event, Event::Alloc { bytes: 64..=199, .. }).then_some(())).len() as u64;
+        let lost: u64 = run.events(|event| if let Event::Lost { count, .. } = event { Some(*count) } else { None }).into_iter().sum();
+        let (rounds, handled) = (number("rounds "), number("handled "));
+        assert!(made <= rounds + handled && made + lost >= rounds + handled, "{way}: {made} recorded, {lost} lost of {rounds} + {handled}");
+    }
+}
+
+/// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with
+/// an unpacked libc6 2.39 package; where there is none, this says so and checks the same with the system's own loader.
+#[test]
+fn runs_under_another_c_library_by_its_loader() {
+    let program = compile("alloc_churn.cpp", "churn-libc", &["-O1", "-fno-builtin"]);
+    let (loader, libraries) = match std::env::var("NUMAPILOT_LIBC239") {
+        Ok(root) => (format!("{root}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), format!("{root}/usr/lib/x86_64-linux-gnu:")),
+        Err(_) => ("/lib64/ld-linux-x86-64.so.2".to_owned(), String::new()),
+    };
+    assert!(Path::new(&loader).exists(), "{loader}");
+    let libraries = format!("{libraries}/usr/lib/x86_64-linux-gnu");
+    let arguments = ["--library-path", &libraries, "--preload", tracker().to_str().expect("UTF-8"), program.to_str().expect("UTF-8"), "8", "5000"];
+    let run = record_with(Arena::new(32, 4 << 20), Path::new(&loader), &arguments, |command| {
+        command.env_remove("LD_PRELOAD");
+    });
+    run.assert_success().assert_no_loss().assert_blocks_match_truth();
+    let (made, _) = run.check_lives();
+    assert!(made > 8 * 5000, "{made}");
+}
