@@ -3,7 +3,7 @@
  * The first-stage filter, which the call-outs look into by themselves, always holds a subset of the private filter: what leaves the latter is taken out of
  * the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
  * every NP_REC_COUNTERS (10 ms of program time), which ends that. */
-#include "memsim.h"
+#include "directory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -115,14 +115,14 @@ void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes
 }
 
 /* A way for a new line in the set: an empty one, or a random one whose line leaves. */
-static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uintptr_t line) {
-    uint32_t ways = np_sim.l2_ways, empty = np_find_tag(set, ways, 0, 0);
+static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uint32_t empty, uint32_t random, uintptr_t line) {
     if (np_unlikely(empty != 0)) return set + __builtin_ctz(empty);
-    uint32_t *way = set + np_random_below(slot, ways);
+    uint32_t *way = set + ((uint64_t)random * np_sim.l2_ways >> 32);
     /* The first stage is indexed by low bits of the line, which tag and set have exactly. */
     uint64_t victim = (uint64_t)(*way >> 1) << np_sim.l2_set_bits | (line & np_sim.l2_set_mask);
     uint64_t *entry = np_stage_one(slot, victim);
-    if (np_unlikely(*entry != 0) && np_private_tag(*entry >> 1) == (*way & ~1u) && ((*entry >> 1 ^ line) & np_sim.l2_set_mask) == 0) *entry = 0;
+    uint64_t held = *entry >> 1;
+    if (np_unlikely(((held ^ line) & np_sim.l2_set_mask) == 0) && np_private_tag(held) == (*way & ~1u)) *entry = 0;
     return way;
 }
 
@@ -130,20 +130,31 @@ static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uintptr_
 
 /* True when the line continues a stream of lines upwards or downwards that has run for a while. */
 static inline bool is_streamed(struct np_sim_slot *sim, uintptr_t line) {
-    uint32_t low = (uint32_t)line;
-    for (uint32_t i = 0; i < NP_STREAMS; i++) {
-        uint32_t step = low - sim->stream_line[i];
-        if (np_likely(step + 1 > 2)) continue;
-        if (step == 0) return sim->stream_run[i] >= STREAM_LINES;
-        sim->stream_line[i] = low;
-        if (sim->stream_run[i] >= STREAM_LINES) return true;
-        sim->stream_run[i]++;
+    uint32_t low = (uint32_t)line, near = 0;
+#if defined(__SSE2__)
+    /* Distance plus one is 0, 1 or 2. */
+    const __m128i next = _mm_set1_epi32((int)(low + 1)), low_bits = _mm_set1_epi32(~3), three = _mm_set1_epi32(3);
+    const __m128i *lines = (const __m128i *)(const void *)sim->stream_line;
+    __m128i a = _mm_sub_epi32(next, _mm_loadu_si128(lines)), b = _mm_sub_epi32(next, _mm_loadu_si128(lines + 1));
+    __m128i small_a = _mm_cmpeq_epi32(_mm_and_si128(a, low_bits), _mm_setzero_si128());
+    __m128i small_b = _mm_cmpeq_epi32(_mm_and_si128(b, low_bits), _mm_setzero_si128());
+    small_a = _mm_andnot_si128(_mm_cmpeq_epi32(a, three), small_a);
+    small_b = _mm_andnot_si128(_mm_cmpeq_epi32(b, three), small_b);
+    near = (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(small_a)) | (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(small_b)) << 4;
+#else
+    for (uint32_t i = 0; i < NP_STREAMS; i++) near |= (uint32_t)(low - sim->stream_line[i] + 1 <= 2) << i;
+#endif
+    if (near == 0) {
+        uint32_t oldest = sim->stream_next++ % NP_STREAMS;
+        sim->stream_line[oldest] = low;
+        sim->stream_run[oldest] = 0;
         return false;
     }
-    uint32_t next = sim->stream_next++ % NP_STREAMS;
-    sim->stream_line[next] = low;
-    sim->stream_run[next] = 0;
-    return false;
+    uint32_t i = (uint32_t)__builtin_ctz(near);
+    bool believed = sim->stream_run[i] >= STREAM_LINES;
+    sim->stream_run[i] = (uint8_t)(sim->stream_run[i] + (!believed && low != sim->stream_line[i]));
+    sim->stream_line[i] = low;
+    return believed;
 }
 
 static NP_COLD void tick(struct np_slot *slot) {
@@ -155,11 +166,12 @@ static NP_COLD void tick(struct np_slot *slot) {
 
 /* The line was not in the private filter. Returns the latency in cycles. */
 static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, uint64_t *entry, struct np_l3_place place,
-                                    uint32_t *set, const struct np_regs *caller) {
+                                    uint32_t *set, uint32_t empty, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
     uint32_t write = bits & NP_ACC_WRITE;
     slot->l3_lookups++;
-    uint32_t *way = filter_way(slot, set, line);
+    uint64_t random = np_random(slot);
+    uint32_t *way = filter_way(slot, set, empty, (uint32_t)random, line);
     uint32_t tag = np_private_tag(line) | write;
     __atomic_store_n(way, tag, __ATOMIC_RELAXED);
     __atomic_store_n(np_stage_one(slot, line), line << 1 | write, __ATOMIC_RELAXED);
@@ -169,7 +181,7 @@ static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uin
         if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) *np_stage_one(slot, line) = line << 1 | 1;
     }
     uint32_t home = np_page_home(slot, address);
-    bool in_l3 = np_sim.l3_ways != 0 && np_l3_access(slot, place);
+    bool in_l3 = np_sim.l3_ways != 0 && np_l3_access(place, (uint32_t)(random >> 32));
     bool near = holder.dirty != NULL && np_sim.l3_ways != 0 && holder.dirty->l3_index == slot->l3_index;
     if (near || (holder.dirty == NULL && in_l3)) return np_sim.l3_cycles;
     enum np_level level = holder.dirty != NULL ? NP_LEVEL_PEER_CACHE : NP_LEVEL_MEMORY;
@@ -197,6 +209,7 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
 
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
+    __builtin_prefetch((const void *)address); /* what the program is about to wait for */
     uint64_t *entry = np_directory_entry(line);
     struct np_l3_place place = np_l3_place(slot->l3_index, line);
     __builtin_prefetch(entry, 1);
@@ -208,9 +221,10 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     }
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
-    uint32_t found = np_find_tag(set, np_sim.l2_ways, want, 1), latency;
-    if (found != 0) {
-        uint32_t *way = set + __builtin_ctz(found), tag = __atomic_load_n(way, __ATOMIC_RELAXED);
+    struct np_ways ways = np_find_ways(set, np_sim.l2_ways, want, 1);
+    uint32_t latency;
+    if (ways.found != 0) {
+        uint32_t *way = set + __builtin_ctz(ways.found), tag = __atomic_load_n(way, __ATOMIC_RELAXED);
         if ((bits & NP_ACC_WRITE) && !(tag & 1)) {
             latency = upgrade(slot, line, entry, way, want);
         } else {
@@ -218,7 +232,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
             latency = np_sim.l2_cycles;
         }
     } else {
-        latency = private_miss(slot, address, bits, entry, place, set, caller);
+        latency = private_miss(slot, address, bits, entry, place, set, ways.empty, caller);
     }
     __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + (streamed ? latency / STREAM_SHARE : latency), __ATOMIC_RELAXED);
 }

@@ -5,15 +5,6 @@
  * the same moment lose one of the two lines. */
 #include "memsim.h"
 
-bool np_l3_access(struct np_slot *slot, struct np_l3_place place) {
-    uint32_t found = np_find_tag(place.set, np_sim.l3_ways, place.tag, 0);
-    if (found != 0) return true;
-    uint32_t empty = np_find_tag(place.set, np_sim.l3_ways, 0, 0);
-    uint32_t way = empty != 0 ? (uint32_t)__builtin_ctz(empty) : np_random_below(slot, np_sim.l3_ways);
-    place.set[way] = place.tag;
-    return false;
-}
-
 void np_l3_drop(uint32_t l3_index, uintptr_t line) {
     struct np_l3_place place = np_l3_place(l3_index, line);
     uint32_t found = np_find_tag(place.set, np_sim.l3_ways, place.tag, 0);

@@ -97,24 +97,37 @@ static inline struct np_slot *np_slot_at(uint32_t index) {
     return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + (uint64_t)index * np_arena->slot_bytes);
 }
 
-/* Positions of `want` among a set's tags, the bits of `ignore` aside. Reads 16 words whatever the number of ways: what follows the tags in the arena
- * is mapped (a slot's ring follows its filter, the directory and a page of padding follow the L3 tags). */
-static inline uint32_t np_find_tag(const uint32_t *tags, uint32_t ways, uint32_t want, uint32_t ignore) {
-    uint32_t found = 0;
+/* Positions among a set's tags, one bit per way. */
+struct np_ways {
+    uint32_t found;
+    uint32_t empty;
+};
+
+/* Where `want` is, the bits of `ignore` aside, and which ways are empty (0). Reads 16 words whatever the number of ways: what follows the tags in the
+ * arena is mapped (a slot's ring follows its filter, the slots follow the L3 tags). */
+static inline struct np_ways np_find_ways(const uint32_t *tags, uint32_t ways, uint32_t want, uint32_t ignore) {
+    struct np_ways result = {0, 0};
 #if defined(__SSE2__)
-    const __m128i mask = _mm_set1_epi32((int)ignore);
-    const __m128i key = _mm_set1_epi32((int)(want | ignore));
+    const __m128i mask = _mm_set1_epi32((int)ignore), key = _mm_set1_epi32((int)(want | ignore)), zero = _mm_setzero_si128();
     const __m128i *words = (const __m128i *)(const void *)tags;
-    __m128i a = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words), mask), key);
-    __m128i b = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 1), mask), key);
-    __m128i c = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 2), mask), key);
-    __m128i d = _mm_cmpeq_epi32(_mm_or_si128(_mm_loadu_si128(words + 3), mask), key);
-    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
-    found &= (1u << ways) - 1;
+    __m128i a = _mm_loadu_si128(words), b = _mm_loadu_si128(words + 1), c = _mm_loadu_si128(words + 2), d = _mm_loadu_si128(words + 3);
+    __m128i ab = _mm_packs_epi32(_mm_cmpeq_epi32(a, zero), _mm_cmpeq_epi32(b, zero));
+    __m128i cd = _mm_packs_epi32(_mm_cmpeq_epi32(c, zero), _mm_cmpeq_epi32(d, zero));
+    result.empty = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(ab, cd)) & ((1u << ways) - 1);
+    ab = _mm_packs_epi32(_mm_cmpeq_epi32(_mm_or_si128(a, mask), key), _mm_cmpeq_epi32(_mm_or_si128(b, mask), key));
+    cd = _mm_packs_epi32(_mm_cmpeq_epi32(_mm_or_si128(c, mask), key), _mm_cmpeq_epi32(_mm_or_si128(d, mask), key));
+    result.found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(ab, cd)) & ((1u << ways) - 1);
 #else
-    for (uint32_t way = 0; way < ways; way++) found |= (uint32_t)((tags[way] | ignore) == (want | ignore)) << way;
+    for (uint32_t way = 0; way < ways; way++) {
+        result.found |= (uint32_t)((tags[way] | ignore) == (want | ignore)) << way;
+        result.empty |= (uint32_t)(tags[way] == 0) << way;
+    }
 #endif
-    return found;
+    return result;
+}
+
+static inline uint32_t np_find_tag(const uint32_t *tags, uint32_t ways, uint32_t want, uint32_t ignore) {
+    return np_find_ways(tags, ways, want, ignore).found;
 }
 
 /* ---- private filter: geometry ---- */
@@ -143,16 +156,6 @@ bool np_filter_downgrade(struct np_slot *owner, uintptr_t line);
 /* Takes every line of the range out of the filter. */
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes);
 
-/* ---- directory.c ---- */
-struct np_holder {
-    struct np_slot *dirty; /* another thread that held the line written */
-    struct np_slot *far;   /* one of the other threads that shared it and lost it, on another L3 where there was one */
-    bool mine;             /* nobody else holds it, and this thread may write */
-};
-uint64_t *np_directory_entry(uintptr_t line);
-struct np_holder np_directory_read(struct np_slot *slot, uintptr_t line, uint64_t *entry);
-struct np_holder np_directory_write(struct np_slot *slot, uintptr_t line, uint64_t *entry);
-
 /* ---- l3.c ---- */
 /* Real L3s are indexed by physical address, in which neighbouring virtual pages are scattered: the set is the line's place in its page and a hash
  * of the page and the process; the rest of the hash is the tag. */
@@ -168,13 +171,34 @@ static inline struct np_l3_place np_l3_place(uint32_t l3_index, uintptr_t line) 
     uint32_t tag = (uint32_t)(hash >> 32) ^ (uint32_t)line << 26;
     return (struct np_l3_place){np_sim.l3 + (uint64_t)l3_index * np_sim.l3_stride + (uint64_t)set * np_sim.l3_ways, tag + !tag};
 }
-/* True: the line was in this L3. False: it is now. */
-bool np_l3_access(struct np_slot *slot, struct np_l3_place place);
+/* True: the line was in this L3. False: it is now. `random` chooses the way. */
+static inline bool np_l3_access(struct np_l3_place place, uint32_t random) {
+    struct np_ways ways = np_find_ways(place.set, np_sim.l3_ways, place.tag, 0);
+    if (ways.found != 0) return true;
+    uint32_t way = np_unlikely(ways.empty != 0) ? (uint32_t)__builtin_ctz(ways.empty) : (uint32_t)((uint64_t)random * np_sim.l3_ways >> 32);
+    place.set[way] = place.tag;
+    return false;
+}
 void np_l3_drop(uint32_t l3_index, uintptr_t line);
 
 /* ---- pages.c ---- */
+#define NP_LEAF_BITS 18
+#define NP_LEAVES (1ull << 17)
+/* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy (pages.c). */
+#define NP_PAGE_HOME 1
+#define NP_PAGE_POLICY 65
+extern uint8_t *np_leaves[NP_LEAVES];
+uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address);
 /* Home node of the page, given now if it has none. */
-uint32_t np_page_home(struct np_slot *slot, uintptr_t address);
+static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address) {
+    uint64_t page = address >> NP_PAGE_SHIFT;
+    const uint8_t *leaf = __atomic_load_n(&np_leaves[(page >> NP_LEAF_BITS) & (NP_LEAVES - 1)], __ATOMIC_ACQUIRE);
+    if (np_likely(leaf != NULL)) {
+        uint32_t home = (uint32_t)__atomic_load_n(&leaf[page & ((1ull << NP_LEAF_BITS) - 1)], __ATOMIC_RELAXED) - NP_PAGE_HOME;
+        if (np_likely(home < NP_PAGE_POLICY - NP_PAGE_HOME)) return home;
+    }
+    return np_page_home_slow(slot, address);
+}
 /* The same without giving one: -1, none yet. */
 int np_page_query(uintptr_t address);
 /* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */

@@ -12,13 +12,11 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define LEAF_BITS 18
-#define LEAF_PAGES (1ull << LEAF_BITS)
-#define LEAVES (1ull << 17)
+#define LEAF_PAGES (1ull << NP_LEAF_BITS)
 
 /* A page's byte: 0 no home yet; 1 to 64 home + 1; 65 to 128 no home yet, policy says node + 65; 129 no home yet, policy says the toucher's node. */
-#define BYTE_HOME 1
-#define BYTE_POLICY 65
+#define BYTE_HOME NP_PAGE_HOME
+#define BYTE_POLICY NP_PAGE_POLICY
 #define BYTE_LOCAL 129
 
 /* As in <linux/mempolicy.h>. */
@@ -26,7 +24,7 @@ enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_
 
 #define RUN_PAGES_MAX 64
 
-static uint8_t *leaves[LEAVES];
+uint8_t *np_leaves[NP_LEAVES];
 
 static NP_COLD uint8_t *new_leaf(uint8_t **where) {
     int saved = errno;
@@ -41,8 +39,8 @@ static NP_COLD uint8_t *new_leaf(uint8_t **where) {
 
 /* The page's byte. NULL: not a user-space address, or no memory for a leaf. */
 static inline uint8_t *byte_of(uint64_t page, bool make) {
-    if (np_unlikely(page >> LEAF_BITS >= LEAVES)) return NULL;
-    uint8_t **where = &leaves[page >> LEAF_BITS], *leaf = __atomic_load_n(where, __ATOMIC_ACQUIRE);
+    if (np_unlikely(page >> NP_LEAF_BITS >= NP_LEAVES)) return NULL;
+    uint8_t **where = &np_leaves[page >> NP_LEAF_BITS], *leaf = __atomic_load_n(where, __ATOMIC_ACQUIRE);
     if (np_unlikely(leaf == NULL)) {
         if (!make) return NULL;
         leaf = new_leaf(where);
@@ -139,7 +137,7 @@ static NP_COLD uint32_t first_touch(struct np_slot *slot, uint64_t page, uint8_t
     return node;
 }
 
-uint32_t np_page_home(struct np_slot *slot, uintptr_t address) {
+uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
     if (np_unlikely(byte == NULL)) return nearest_with_memory(slot->node);
@@ -172,7 +170,7 @@ bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node) {
 /* Calls `visit` for the part of the pages [first, end) in each leaf that exists (or, with `make`, in each leaf). */
 static void each_leaf(uint64_t first, uint64_t end, bool make, void (*visit)(uint64_t page, uint8_t *bytes, uint64_t count, void *context),
                       void *context) {
-    if (end > LEAVES << LEAF_BITS) end = LEAVES << LEAF_BITS;
+    if (end > NP_LEAVES << NP_LEAF_BITS) end = NP_LEAVES << NP_LEAF_BITS;
     while (first < end) {
         uint64_t stop = (first | (LEAF_PAGES - 1)) + 1;
         if (stop > end) stop = end;
