@@ -30,7 +30,8 @@ const COMPILE_FLAGS: &[&str] = &[
 ];
 
 /// Bound at load (a lazily bound call inside a hook could take the loader's lock), no executable stack, nothing undefined left for later.
-const LINK_FLAGS: &[&str] = &["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--as-needed"];
+const LINK_FLAGS: &[&str] =
+    &["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--as-needed"];
 
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
@@ -89,7 +90,9 @@ fn link(build: &cc::Build, sources: &[PathBuf], output: &Path) {
     let mut name = OsString::from("-Wl,-soname,");
     name.push(output.file_name().expect("output has a name"));
     command.args(LINK_FLAGS).arg(name).args(objects).arg("-o").arg(output).arg("-ldl");
-    let status = command.status().unwrap_or_else(|error| panic!("cannot run the C compiler for linking ({:?}): {error}", build.get_compiler().path()));
+    let status = command.status().unwrap_or_else(|error| {
+        panic!("cannot run the C compiler for linking ({:?}): {error}", build.get_compiler().path())
+    });
     assert!(status.success(), "linking {} failed ({status}); the linker's own message is above", output.display());
 }
 

@@ -124,7 +124,11 @@ fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let metadata = file.metadata()?;
     // SAFETY: geteuid has no conditions and cannot fail.
     let own_uid = unsafe { libc::geteuid() };
-    if !metadata.is_file() || metadata.uid() != own_uid || metadata.mode() & 0o022 != 0 || metadata.len() != bytes.len() as u64 {
+    if !metadata.is_file()
+        || metadata.uid() != own_uid
+        || metadata.mode() & 0o022 != 0
+        || metadata.len() != bytes.len() as u64
+    {
         return Ok(false);
     }
     let mut found = Vec::with_capacity(bytes.len());

@@ -18,7 +18,9 @@ fn every_c_function_is_recorded_exactly() {
     run.check_lives();
     for line in run.truth.iter().filter_map(|line| line.strip_prefix("address ")) {
         let address = u64::from_str_radix(line, 16).expect("hexadecimal");
-        let seen = run.events(|event| if let Event::Alloc { address: at, .. } = event { (at.0 == address).then_some(()) } else { None });
+        let seen = run.events(|event| {
+            if let Event::Alloc { address: at, .. } = event { (at.0 == address).then_some(()) } else { None }
+        });
         assert!(!seen.is_empty(), "the block {line} that the C library made is not recorded");
     }
 }
@@ -45,7 +47,11 @@ fn installed(library: &str) -> String {
 fn works_beside_other_allocators_when_linked() {
     for library in ALLOCATORS {
         let path = installed(library);
-        let linked = compile("alloc_churn.cpp", &format!("churn-{library}"), &["-O1", "-fno-builtin", "-Wl,--no-as-needed", &path]);
+        let linked = compile(
+            "alloc_churn.cpp",
+            &format!("churn-{library}"),
+            &["-O1", "-fno-builtin", "-Wl,--no-as-needed", &path],
+        );
         let run = record(&linked, &["8", "20000"]);
         run.assert_success().assert_no_loss().assert_blocks_match_truth();
         let (made, _) = run.check_lives();

@@ -28,7 +28,10 @@ fn threads_of_every_making_begin_end_and_keep_their_names() {
     assert_eq!(starts[1..6], (1..6).map(|index| (index, Some(0), true, true)).collect::<Vec<_>>());
     // Clones without storage of their own bring their own stacks, whose bounds nobody knows.
     assert_eq!(starts[6..], [(6, Some(0), true, false), (7, Some(0), true, false)]);
-    let ends: HashSet<u32> = run.events(|event| if let Event::ThreadEnd { index } = event { Some(index.0) } else { None }).into_iter().collect();
+    let ends: HashSet<u32> = run
+        .events(|event| if let Event::ThreadEnd { index } = event { Some(index.0) } else { None })
+        .into_iter()
+        .collect();
     // The last one leaves by a raw system call, which the recorder finds out.
     assert_eq!(ends, (0..7).collect());
     let names = run.events(|event| if let Event::ThreadName { name } = event { Some(name.clone()) } else { None });
@@ -56,9 +59,20 @@ fn a_tree_of_processes_is_recorded_whole() {
     // Itself; 10 times child, grandchild, raw child; vfork's, spawn's, and a fork and its exec; itself again.
     assert_eq!(processes.len(), 1 + 30 + 2 + 2 + 1);
     assert_eq!(processes.iter().filter(|process| process.2).count(), 2, "two images replaced others");
-    assert_eq!(processes.iter().filter(|process| process.1.is_none()).count(), 1, "only the first has no parent: {processes:?}");
-    assert_eq!(processes.iter().filter(|process| process.3 == 2).count(), 4, "command lines of the leaves: {processes:?}");
-    let ends = run.events(|event| if let Event::ProcessEnd { by_exec, code, .. } = event { Some((*by_exec, *code)) } else { None });
+    assert_eq!(
+        processes.iter().filter(|process| process.1.is_none()).count(),
+        1,
+        "only the first has no parent: {processes:?}"
+    );
+    assert_eq!(
+        processes.iter().filter(|process| process.3 == 2).count(),
+        4,
+        "command lines of the leaves: {processes:?}"
+    );
+    let ends =
+        run.events(
+            |event| if let Event::ProcessEnd { by_exec, code, .. } = event { Some((*by_exec, *code)) } else { None },
+        );
     assert_eq!(ends.iter().filter(|end| **end == (false, 7)).count(), 34, "{ends:?}");
     assert_eq!(ends.iter().filter(|end| end.0).count(), 2, "{ends:?}");
 }
@@ -70,7 +84,16 @@ fn plugins_load_by_the_callers_runpath_and_are_announced_each_time() {
     let runpath = format!("-Wl,-rpath,{},--enable-new-dtags", directory.display());
     let search = format!("-L{}", directory.display());
     compile("plugin.c", "plugins/libdependency-host.so", &["-shared", "-fPIC", "-O1", "-DDEPENDENCY"]);
-    let flags = ["-shared", "-fPIC", "-O1", "-fno-optimize-sibling-calls", &search, "-Wl,--no-as-needed", "-ldependency-host", &runpath];
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-fno-optimize-sibling-calls",
+        &search,
+        "-Wl,--no-as-needed",
+        "-ldependency-host",
+        &runpath,
+    ];
     compile("plugin.c", "plugins/libplugin-host.so", &flags);
     let program = compile("host.c", "host", &["-O1", "-fno-builtin", "-rdynamic", &runpath]);
     let run = record(&program, &[]);
@@ -118,8 +141,13 @@ fn mappings_of_every_kind_are_recorded_exactly() {
             None => panic!("`{line}` is not among {:#?}", &described[at..]),
         }
     }
-    let initial = run.events(|event| if let Event::Map { flags, path, .. } = event { (flags & 64 != 0).then(|| path.clone()) } else { None });
-    assert!(initial.iter().any(|path| path.ends_with("/maps")) && initial.iter().any(|path| path == "[stack]"), "{initial:?}");
+    let initial = run.events(|event| {
+        if let Event::Map { flags, path, .. } = event { (flags & 64 != 0).then(|| path.clone()) } else { None }
+    });
+    assert!(
+        initial.iter().any(|path| path.ends_with("/maps")) && initial.iter().any(|path| path == "[stack]"),
+        "{initial:?}"
+    );
     assert!(!initial.iter().any(|path| path.contains("test-arena")), "the arena is not the program's: {initial:?}");
 }
 

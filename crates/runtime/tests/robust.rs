@@ -26,7 +26,10 @@ fn the_library_needs_no_loader_for_its_thread_local_storage() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(text.contains("TPOFF"), "there is thread-local storage, and readelf shows how it is reached: {text}");
     for relocation in ["DTPMOD", "DTPOFF", "TLSDESC"] {
-        assert!(!text.contains(relocation), "{relocation}: a thread-local access would call the loader, which may call malloc");
+        assert!(
+            !text.contains(relocation),
+            "{relocation}: a thread-local access would call the loader, which may call malloc"
+        );
     }
 }
 
@@ -61,7 +64,13 @@ fn programs_run_the_same_without_a_usable_arena() {
             arena
         })
         .collect();
-    let mut values = vec!["/does/not/exist".to_owned(), "/proc/self/mem".to_owned(), "/dev/null".to_owned(), "/tmp".to_owned(), String::new()];
+    let mut values = vec![
+        "/does/not/exist".to_owned(),
+        "/proc/self/mem".to_owned(),
+        "/dev/null".to_owned(),
+        "/tmp".to_owned(),
+        String::new(),
+    ];
     values.extend([garbage.display().to_string(), short.display().to_string(), "x".repeat(5000)]);
     values.extend(damaged.iter().map(Arena::path));
     for value in values.iter().map(Some).chain([None]) {
@@ -117,7 +126,8 @@ fn a_drained_small_ring_loses_nothing() {
             loop {
                 let last = done.load(Ordering::Acquire);
                 let bytes = arena.drain_once(|index, generation, bytes| {
-                    let ring = rings[index as usize].get_or_insert((generation, wire::RingState::new(wire::Clock::NANOSECONDS)));
+                    let ring = rings[index as usize]
+                        .get_or_insert((generation, wire::RingState::new(wire::Clock::NANOSECONDS)));
                     if ring.0 != generation {
                         *ring = (generation, wire::RingState::new(wire::Clock::NANOSECONDS));
                     }
@@ -164,9 +174,15 @@ fn signal_handlers_that_allocate_break_nothing() {
             run.truth.iter().find_map(|line| line.strip_prefix(prefix)).expect(prefix).parse().expect("number")
         };
         let made = run.events(|event| matches!(event, Event::Alloc { bytes: 64..=199, .. }).then_some(())).len() as u64;
-        let lost: u64 = run.events(|event| if let Event::Lost { count, .. } = event { Some(*count) } else { None }).into_iter().sum();
+        let lost: u64 = run
+            .events(|event| if let Event::Lost { count, .. } = event { Some(*count) } else { None })
+            .into_iter()
+            .sum();
         let (rounds, handled) = (number("rounds "), number("handled "));
-        assert!(made <= rounds + handled && made + lost >= rounds + handled, "{way}: {made} recorded, {lost} lost of {rounds} + {handled}");
+        assert!(
+            made <= rounds + handled && made + lost >= rounds + handled,
+            "{way}: {made} recorded, {lost} lost of {rounds} + {handled}"
+        );
     }
 }
 
@@ -176,12 +192,23 @@ fn signal_handlers_that_allocate_break_nothing() {
 fn runs_under_another_c_library_by_its_loader() {
     let program = compile("alloc_churn.cpp", "churn-libc", &["-O1", "-fno-builtin"]);
     let (loader, libraries) = match std::env::var("NUMAPILOT_LIBC239") {
-        Ok(root) => (format!("{root}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), format!("{root}/usr/lib/x86_64-linux-gnu:")),
+        Ok(root) => (
+            format!("{root}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+            format!("{root}/usr/lib/x86_64-linux-gnu:"),
+        ),
         Err(_) => ("/lib64/ld-linux-x86-64.so.2".to_owned(), String::new()),
     };
     assert!(Path::new(&loader).exists(), "{loader}");
     let libraries = format!("{libraries}/usr/lib/x86_64-linux-gnu");
-    let arguments = ["--library-path", &libraries, "--preload", tracker().to_str().expect("UTF-8"), program.to_str().expect("UTF-8"), "8", "5000"];
+    let arguments = [
+        "--library-path",
+        &libraries,
+        "--preload",
+        tracker().to_str().expect("UTF-8"),
+        program.to_str().expect("UTF-8"),
+        "8",
+        "5000",
+    ];
     let run = record_with(Arena::new(32, 4 << 20), Path::new(&loader), &arguments, |command| {
         command.env_remove("LD_PRELOAD");
     });

@@ -16,13 +16,22 @@ fn check_stacks(run: &Run, what: &str) -> usize {
     let stacks = run.stacks();
     let mut checked = 0;
     for line in run.truth.iter().filter_map(|line| line.strip_prefix("stack ")) {
-        let numbers: Vec<u64> = line.split(' ').map(|word| u64::from_str_radix(word, 16).expect("hexadecimal")).collect();
+        let numbers: Vec<u64> =
+            line.split(' ').map(|word| u64::from_str_radix(word, 16).expect("hexadecimal")).collect();
         let candidates = run.events(|event| match event {
             Event::Alloc { address, stack, .. } if address.0 == numbers[0] => Some(stack.0),
             _ => None,
         });
-        let found = candidates.iter().any(|id| stacks.get(id).is_some_and(|frames| frames.len() > 11 && frames[1..12] == numbers[1..12]));
-        assert!(found, "{what}: no stack of {:x} is {:x?}; there are {:x?}", numbers[0], &numbers[1..], candidates.iter().map(|id| &stacks[id]).collect::<Vec<_>>());
+        let found = candidates
+            .iter()
+            .any(|id| stacks.get(id).is_some_and(|frames| frames.len() > 11 && frames[1..12] == numbers[1..12]));
+        assert!(
+            found,
+            "{what}: no stack of {:x} is {:x?}; there are {:x?}",
+            numbers[0],
+            &numbers[1..],
+            candidates.iter().map(|id| &stacks[id]).collect::<Vec<_>>()
+        );
         checked += 1;
     }
     checked
@@ -37,7 +46,10 @@ fn return_addresses_are_exact_however_the_code_was_compiled() {
         ("realigned stacks", &["-O2", "-fomit-frame-pointer", "-DWIDE"]),
         ("realigned stacks, unoptimised", &["-O0", "-DWIDE"]),
         ("variable frames", &["-O2", "-fomit-frame-pointer", "-DVARIABLE"]),
-        ("no unwinding data, only frame pointers", &["-O1", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]),
+        (
+            "no unwinding data, only frame pointers",
+            &["-O1", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
+        ),
         ("no position independence", &["-O2", "-no-pie", "-fno-pie"]),
     ];
     for (index, (what, flags)) in ways.iter().enumerate() {
@@ -79,7 +91,9 @@ fn no_frame_of_ours_appears() {
     let program = compile("stacks.c", "stacks-ours", &["-O2"]);
     let run = record(&program, &[]);
     let ours = run.events(|event| match event {
-        Event::Module { address, bytes, path, .. } if path.ends_with("libnumapilot-track.so") => Some((address.0, address.0 + bytes)),
+        Event::Module { address, bytes, path, .. } if path.ends_with("libnumapilot-track.so") => {
+            Some((address.0, address.0 + bytes))
+        }
         _ => None,
     });
     assert_eq!(ours.len(), 1, "the tracker announces itself like any module");

@@ -41,8 +41,16 @@ pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let output = scratch().join(name);
     let compiler = if source.ends_with(".cpp") { "g++" } else { "gcc" };
     let mut command = Command::new(compiler);
-    command.arg(programs().join(source)).arg("-I").arg(programs()).args(["-g", "-pthread", "-o"]).arg(&output).args(flags);
-    let result = command.output().unwrap_or_else(|error| panic!("{compiler}: {error} (install the packages of `tools/setup test`)"));
+    command
+        .arg(programs().join(source))
+        .arg("-I")
+        .arg(programs())
+        .args(["-g", "-pthread", "-o"])
+        .arg(&output)
+        .args(flags);
+    let result = command
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error} (install the packages of `tools/setup test`)"));
     assert!(result.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&result.stderr));
     output
 }
@@ -68,7 +76,11 @@ pub fn record(program: &Path, arguments: &[&str]) -> Run {
 pub fn record_with(arena: Arena, program: &Path, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Run {
     let truth = tempfile::NamedTempFile::new_in(scratch()).expect("truth file");
     let mut command = Command::new(program);
-    command.args(arguments).env("NP_TRUTH", truth.path()).env("NUMAPILOT_ARENA", arena.path()).env("LD_PRELOAD", tracker());
+    command
+        .args(arguments)
+        .env("NP_TRUTH", truth.path())
+        .env("NUMAPILOT_ARENA", arena.path())
+        .env("LD_PRELOAD", tracker());
     prepare(&mut command);
     let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     let truth = fs::read_to_string(truth.path()).expect("truth").lines().map(str::to_owned).collect();
@@ -80,7 +92,12 @@ impl Run {
     /// Panics with the program's output unless it succeeded.
     pub fn assert_success(&self) -> &Run {
         let text = String::from_utf8_lossy(&self.output.stderr);
-        assert!(self.output.status.success(), "{}\n{text}\n{}", self.output.status, String::from_utf8_lossy(&self.output.stdout));
+        assert!(
+            self.output.status.success(),
+            "{}\n{text}\n{}",
+            self.output.status,
+            String::from_utf8_lossy(&self.output.stdout)
+        );
         self
     }
 
@@ -100,7 +117,8 @@ impl Run {
     pub fn assert_no_loss(&self) -> &Run {
         let losses = self.arena.losses();
         assert_eq!((losses.lost_no_slot, losses.lost_full, losses.lost_stopped), (0, 0, 0));
-        let lost = self.events(|event| if let Event::Lost { count, cause } = event { Some((*count, *cause)) } else { None });
+        let lost =
+            self.events(|event| if let Event::Lost { count, cause } = event { Some((*count, *cause)) } else { None });
         assert!(lost.is_empty(), "lost (count, cause): {lost:?}");
         self
     }
@@ -139,7 +157,12 @@ impl Run {
                 Event::Free { address } => {
                     freed += 1;
                     let known = live.remove(&(process, address.0)).is_some();
-                    assert!(known || forked.contains(&process), "{:#x} was freed unknown, at {:?}", address.0, record.stamp.order);
+                    assert!(
+                        known || forked.contains(&process),
+                        "{:#x} was freed unknown, at {:?}",
+                        address.0,
+                        record.stamp.order
+                    );
                 }
                 _ => {}
             }
@@ -158,7 +181,8 @@ impl Run {
                 _ => None,
             })
             .collect();
-        let expected: Vec<&String> = self.truth.iter().filter(|line| line.starts_with("alloc ") || line.starts_with("free ")).collect();
+        let expected: Vec<&String> =
+            self.truth.iter().filter(|line| line.starts_with("alloc ") || line.starts_with("free ")).collect();
         assert!(!expected.is_empty(), "the program said nothing");
         let mut at = 0;
         for line in &expected {
