@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use numapilot_trace::chunk::{Damage, Problem, RawTrace};
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, Meta, Sampling};
@@ -18,7 +18,7 @@ use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::trace::Losses;
 
 /// Accesses that travel to the writer at once.
-const BATCH_ROWS: usize = 1 << 18;
+const BATCH_ROWS: usize = 1 << 16;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
@@ -63,9 +63,10 @@ pub fn finalise_with(dir: &Path, progress: Progress<'_>) -> Result<Summary, Flow
     let mut writer = TraceWriter::create(dir)?;
     let table = writer.open::<AccessColumns>()?;
     let (sender, receiver) = sync_channel::<AccessColumns>(4);
+    let (give_back, empties) = channel::<AccessColumns>();
     let (joined, written) = std::thread::scope(|scope| {
-        let encoder = scope.spawn(move || write_accesses(table, &receiver));
-        let joined = join_all(&raw, sender, progress);
+        let encoder = scope.spawn(move || write_accesses(table, &receiver, &give_back));
+        let joined = join_all(&raw, sender, &empties, progress);
         (joined, encoder.join())
     });
     let (table, samples, weight) = written.map_err(|_| FlowError::Worker(dir.to_path_buf()))??;
@@ -100,6 +101,7 @@ fn summary(joined: &Joined, names: &Names, (samples, accesses): (u64, u64), inte
 fn join_all(
     raw: &RawTrace,
     sender: SyncSender<AccessColumns>,
+    empties: &Receiver<AccessColumns>,
     progress: Progress<'_>,
 ) -> Result<(Joined, Vec<Problem>), FlowError> {
     let is_return_address = raw.start().engine == "instrument";
@@ -114,7 +116,7 @@ fn join_all(
         joiner.push(&record, &mut |access: &JoinedAccess| push_row(&mut batch, access));
         if batch.len() >= BATCH_ROWS {
             progress("join", records);
-            let mut next = AccessColumns::default();
+            let mut next = empties.try_recv().unwrap_or_default();
             next.reserve(BATCH_ROWS);
             // A writer that is gone has failed; its error is reported when it is joined.
             if sender.send(std::mem::replace(&mut batch, next)).is_err() {
@@ -158,22 +160,23 @@ type Written = (numapilot_trace::tables::TableWriter<AccessColumns>, u64, u64);
 fn write_accesses(
     mut table: numapilot_trace::tables::TableWriter<AccessColumns>,
     receiver: &Receiver<AccessColumns>,
+    empties: &Sender<AccessColumns>,
 ) -> Result<Written, FlowError> {
-    let mut held = AccessColumns::default();
+    let mut sorter = rows::TimeSorter::default();
     let (mut samples, mut weight) = (0u64, 0u64);
     for mut batch in receiver {
         samples += batch.len() as u64;
         weight += batch.weight.iter().map(|&weight| u64::from(weight)).sum::<u64>();
-        held.append(&mut batch);
-        if held.len() >= 2 * GROUP_ROWS {
-            let rest = rows::split_in_time_order(&mut held, GROUP_ROWS);
-            table.append(&held)?;
-            held = rest;
+        sorter.take(&mut batch);
+        // The other thread fills it again, or has ended.
+        let _ = empties.send(batch);
+        if sorter.len() >= 2 * GROUP_ROWS {
+            table.append(sorter.first(GROUP_ROWS))?;
         }
     }
-    let rest = rows::split_in_time_order(&mut held, GROUP_ROWS);
-    table.append(&held)?;
-    table.append(&rest)?;
+    while sorter.len() > 0 {
+        table.append(sorter.first(GROUP_ROWS))?;
+    }
     Ok((table, samples, weight))
 }
 

@@ -10,6 +10,8 @@ use numapilot_trace::tables::{
     ThreadRow, TraceWriter,
 };
 
+use numapilot_trace::tables::schema::ROWS_PER_GROUP;
+
 use crate::finalise::empty;
 use crate::join::Joined;
 use crate::symbolise::Names;
@@ -31,43 +33,70 @@ pub(crate) fn alloc_kind_from_name(name: &str) -> Option<AllocKind> {
     ALLOC_KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
 }
 
-/// Sorts by time (keeping real order among equals) and leaves the first `rows` rows in `columns`; the rest is returned.
-pub(crate) fn split_in_time_order(columns: &mut AccessColumns, rows: usize) -> AccessColumns {
-    let count = columns.len();
-    let mut keys: Vec<(u64, u32)> = columns.time_ns.iter().copied().zip(0..count as u32).collect();
-    if !keys.is_sorted() {
-        keys.sort_unstable();
-    }
-    let (first, rest) = keys.split_at(rows.min(count));
-    let gathered = gather(columns, first);
-    let rest = gather(columns, rest);
-    *columns = gathered;
-    rest
+/// Puts accesses in order of time, a row group at a time. Its buffers are used again and again: fresh memory would cost a page
+/// fault for every few rows.
+#[derive(Default)]
+pub(crate) struct TimeSorter {
+    held: AccessColumns,
+    sorted: AccessColumns,
+    rest: AccessColumns,
+    keys: Vec<(u64, u32)>,
 }
 
-fn gather(columns: &AccessColumns, keys: &[(u64, u32)]) -> AccessColumns {
-    fn pick<T: Copy>(column: &[T], keys: &[(u64, u32)]) -> Vec<T> {
-        keys.iter().map(|&(_, row)| column[row as usize]).collect()
+impl TimeSorter {
+    /// Rows held.
+    pub fn len(&self) -> usize {
+        self.held.len()
     }
-    AccessColumns {
-        time_ns: pick(&columns.time_ns, keys),
-        order: pick(&columns.order, keys),
-        thread: pick(&columns.thread, keys),
-        address: pick(&columns.address, keys),
-        object: pick(&columns.object, keys),
-        cpu: pick(&columns.cpu, keys),
-        node: pick(&columns.node, keys),
-        home: pick(&columns.home, keys),
-        is_write: pick(&columns.is_write, keys),
-        is_atomic: pick(&columns.is_atomic, keys),
-        is_range: pick(&columns.is_range, keys),
-        level: pick(&columns.level, keys),
-        latency_cycles: pick(&columns.latency_cycles, keys),
-        ip: pick(&columns.ip, keys),
-        location: pick(&columns.location, keys),
-        stack: pick(&columns.stack, keys),
-        weight: pick(&columns.weight, keys),
+
+    /// Takes rows over; `batch` is empty afterwards and keeps its memory.
+    pub fn take(&mut self, batch: &mut AccessColumns) {
+        if self.held.len() + batch.len() > self.held.time_ns.capacity() {
+            // Once for all where there is much to come, instead of by doubling.
+            let many = if self.held.len() > 4 * batch.len() { 2 * ROWS_PER_GROUP } else { 0 };
+            self.held.reserve(batch.len().max(many));
+        }
+        self.held.append(batch);
     }
+
+    /// The first `rows` held rows by time (real order among equals). They are not held any more.
+    pub fn first(&mut self, rows: usize) -> &AccessColumns {
+        self.keys.clear();
+        self.keys.extend(self.held.time_ns.iter().copied().zip(0..));
+        if !self.keys.is_sorted() {
+            // What stayed from the last time is a sorted run, which the stable sort makes use of.
+            self.keys.sort();
+        }
+        let (first, rest) = self.keys.split_at(rows.min(self.keys.len()));
+        gather(&self.held, first, &mut self.sorted);
+        gather(&self.held, rest, &mut self.rest);
+        std::mem::swap(&mut self.held, &mut self.rest);
+        &self.sorted
+    }
+}
+
+fn gather(columns: &AccessColumns, keys: &[(u64, u32)], out: &mut AccessColumns) {
+    fn pick<T: Copy>(column: &[T], keys: &[(u64, u32)], out: &mut Vec<T>) {
+        out.clear();
+        out.extend(keys.iter().map(|&(_, row)| column[row as usize]));
+    }
+    pick(&columns.time_ns, keys, &mut out.time_ns);
+    pick(&columns.order, keys, &mut out.order);
+    pick(&columns.thread, keys, &mut out.thread);
+    pick(&columns.address, keys, &mut out.address);
+    pick(&columns.object, keys, &mut out.object);
+    pick(&columns.cpu, keys, &mut out.cpu);
+    pick(&columns.node, keys, &mut out.node);
+    pick(&columns.home, keys, &mut out.home);
+    pick(&columns.is_write, keys, &mut out.is_write);
+    pick(&columns.is_atomic, keys, &mut out.is_atomic);
+    pick(&columns.is_range, keys, &mut out.is_range);
+    pick(&columns.level, keys, &mut out.level);
+    pick(&columns.latency_cycles, keys, &mut out.latency_cycles);
+    pick(&columns.ip, keys, &mut out.ip);
+    pick(&columns.location, keys, &mut out.location);
+    pick(&columns.stack, keys, &mut out.stack);
+    pick(&columns.weight, keys, &mut out.weight);
 }
 
 /// Writes every table but `accesses`.

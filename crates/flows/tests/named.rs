@@ -14,7 +14,7 @@ use object::{Object, ObjectSymbol};
 
 const SOURCE: &str = r"
 #include <stdlib.h>
-static int table[5000];
+static volatile int table[5000];
 static inline __attribute__((always_inline)) float *take(int n) {
     float *block = malloc(n * sizeof(float));
     return block;

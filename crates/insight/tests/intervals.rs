@@ -47,7 +47,7 @@ fn run(random: &mut Random, accesses: u64, share: f64, periods: (f64, f64)) -> (
 
 #[test]
 fn shares_and_totals_are_covered_at_the_nominal_rate() {
-    const RUNS: u32 = 1200;
+    const RUNS: u32 = 500;
     for (seed, share, accesses, periods) in [
         (1, 0.809, 40_000, (50.0, 50.0)),
         (2, 0.5, 20_000, (100.0, 25.0)),
@@ -68,7 +68,7 @@ fn shares_and_totals_are_covered_at_the_nominal_rate() {
         for (what, covered) in [("share", share_covered), ("total", total_covered)] {
             let rate = f64::from(covered) / f64::from(RUNS);
             // Three standard errors of the rate itself, and intervals for few samples err on the safe side.
-            assert!((0.93..=0.995).contains(&rate), "seed {seed}, {what}: {rate}");
+            assert!((0.92..=0.997).contains(&rate), "seed {seed}, {what}: {rate}");
         }
     }
 }
