@@ -34,7 +34,8 @@ fn code_addresses(own: &str, program: &mut common::Program) -> u64 {
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit(')').next().unwrap_or("");
-    let ticks = |index: usize| after_name.split_whitespace().nth(index).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    let ticks =
+        |index: usize| after_name.split_whitespace().nth(index).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     // utime and stime, the 14th and 15th fields, in ticks of 10 ms.
     (ticks(11) + ticks(12)) / 100.0
 }
