@@ -6,91 +6,13 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::Random;
+use common::realistic::{accesses as realistic_accesses, objects as realistic_objects};
 use numapilot_trace::meta::{META_FILE, Meta, MetaError};
 use numapilot_trace::tables::*;
 use serde_json::json;
 
 fn text(value: &str) -> Arc<str> {
     value.into()
-}
-
-/// Samples as a sixteen-thread program on a four-node machine gives them: mean gap of 100 us of program time over all threads, a few
-/// large arrays, a hundred sites, order stamps from two host cores.
-fn realistic_accesses(rows: usize) -> AccessColumns {
-    let mut random = Random(0xacce55);
-    let mut out = AccessColumns::default();
-    let mut time = 0;
-    let sites: Vec<(u64, u32, u32)> =
-        (0..120).map(|site| (0x40_2000 + random.below(1 << 16), site % 17, 1 + site * 3 % 211)).collect();
-    for row in 0..rows {
-        time += random.below(200_000);
-        let thread = random.below(16) as u32;
-        let (ip, object, stack) = sites[(random.below(120) * random.below(120) / 120) as usize];
-        let object_bytes = 1 << (16 + object % 11);
-        let address = 0x7f12_0000_0000 + (u64::from(object) << 28) + random.below(object_bytes) / 8 * 8;
-        let node = (thread % 4) as u16;
-        let home = if object % 3 == 0 { 0 } else { ((address >> 12) % 4) as u16 };
-        let order = time * 5 + random.below(3_000_000);
-        out.push(AccessRow {
-            time_ns: time,
-            order,
-            thread,
-            address,
-            object: Some(object),
-            cpu: Some(thread),
-            node: Some(node),
-            home: Some(home),
-            is_write: stack % 3 == 0,
-            is_atomic: stack == 7,
-            is_range: stack % 40 == 0,
-            level: if random.below(20) == 0 { 5 } else { 4 },
-            latency_cycles: Some(if node == home { 190 } else { 280 + 40 * u32::from(node ^ home) }),
-            ip,
-            location: 1 + stack % 120,
-            stack,
-            weight: 1000 + (row / 50_000) as u32 * 13,
-        });
-    }
-    out
-}
-
-/// Heap blocks of a program that allocates all the time: ten sites, re-used addresses, lives of many lengths.
-fn realistic_objects(rows: usize) -> ObjectColumns {
-    let mut random = Random(0x0b1ec7);
-    let mut out = ObjectColumns::default();
-    let (mut time, mut order) = (0, 0);
-    for object in 0..rows as u32 {
-        time += random.below(2000);
-        order += random.below(5000);
-        let site = random.below(10) as u32;
-        let scale = random.below(16);
-        let life = random.below(1 << (8 + scale));
-        let thread = random.below(8) as u32;
-        out.push(ObjectRow {
-            object,
-            kind: text("heap"),
-            name: text(&format!("name{site}")),
-            site,
-            site_function: text(&format!("Parser::parse_{site}(char const*, int)")),
-            site_file: text("/home/user/project/src/parser.cpp"),
-            site_line: 100 + site * 17,
-            module: text("/home/user/project/build/parser"),
-            address: 0x5555_5570_0000 + random.below(1 << 20) * 16,
-            bytes: 16 << (site % 7),
-            process: 0,
-            thread: Some(thread),
-            cpu: Some(thread),
-            node: Some((thread % 4) as u16),
-            birth_ns: time,
-            death_ns: Some(time + life),
-            birth_order: order,
-            death_order: Some(order + life * 2 + random.below(1000)),
-            stack: 1 + site * 3 + random.below(3) as u32,
-            alloc_kind: Some(text("new")),
-        });
-    }
-    out
 }
 
 fn column_sizes(path: &Path) -> Vec<(String, i64)> {
@@ -334,23 +256,6 @@ fn the_golden_tables_are_read() {
     assert_eq!(reader.read::<AccessColumns>().unwrap(), accesses);
     assert_eq!(reader.read::<ObjectColumns>().unwrap(), objects);
     assert_eq!(reader.read::<MarkColumns>().unwrap(), marks);
-}
-
-#[test]
-#[ignore = "prints rates; run with --release --ignored --nocapture"]
-fn table_rates() {
-    let folder = tempfile::tempdir().unwrap();
-    let accesses = realistic_accesses(3_000_000);
-    let path = folder.path().join("accesses.parquet");
-    let start = common::cpu_seconds();
-    let mut writer = TableWriter::create(&path).unwrap();
-    writer.append(&accesses).unwrap();
-    writer.finish().unwrap();
-    println!("write {:.1} M rows/s", 3.0 / (common::cpu_seconds() - start));
-    let start = common::cpu_seconds();
-    let read = TableReader::<AccessColumns>::open(&path).unwrap().read_all().unwrap();
-    println!("read {:.1} M rows/s", 3.0 / (common::cpu_seconds() - start));
-    assert_eq!(read.len(), accesses.len());
 }
 
 /// docs/trace-format.md must name every table and every column in its table's section, with its unit.

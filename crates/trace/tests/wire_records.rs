@@ -1,6 +1,4 @@
 //! Records to bytes and back, in pieces, with damage.
-#![allow(clippy::print_stdout)] // Figures, shown with --nocapture.
-
 mod common;
 
 use common::{Random, event, record, records, thread_ring};
@@ -127,19 +125,4 @@ fn after_an_error_records_wait_for_the_next_time_record() {
     let results: Vec<_> = decode(&again, &mut state).collect();
     assert_eq!(results, vec![Ok(records[2].clone())]);
     assert_eq!(results[0].as_ref().unwrap().thread, ThreadIndex(1));
-}
-
-#[test]
-#[ignore = "prints a rate; run with --release --ignored --nocapture"]
-fn decoding_rate() {
-    let records = thread_ring(3, 2_000_000, &mut Random(7));
-    let bytes = encode_each(OPTERON, &records).concat();
-    for _ in 0..3 {
-        let start = common::cpu_seconds();
-        let mut state = RingState::new(OPTERON);
-        let sum: u64 =
-            decode(&bytes, &mut state).map(|record| record.map_or(0, |record| record.stamp.time.0 & 1)).sum();
-        let seconds = common::cpu_seconds() - start;
-        println!("{:.1} million records/s (checksum {sum})", records.len() as f64 / seconds / 1e6);
-    }
 }

@@ -7,7 +7,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::writer::SerializedColumnWriter;
 
-use super::schema::ColumnType;
+use super::schema::{ColumnType, ROWS_PER_GROUP};
 
 /// Values converted at a time.
 const BATCH: usize = 8192;
@@ -170,6 +170,7 @@ impl<T: Stored> Element for T {
 
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<T>) -> Result<(), ReadFault> {
         let mut left = input.rows;
+        out.reserve(left.min(ROWS_PER_GROUP));
         let mut values = Vec::new();
         while left > 0 {
             values.clear();
@@ -207,6 +208,7 @@ impl<T: Stored> Element for Option<T> {
 
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Option<T>>) -> Result<(), ReadFault> {
         let mut left = input.rows;
+        out.reserve(left.min(ROWS_PER_GROUP));
         let mut values = Vec::new();
         let mut levels = Vec::new();
         while left > 0 {

@@ -5,6 +5,7 @@
 //! they are parsed, so that damage gives an error and not wrong numbers.
 
 mod element;
+mod pages;
 mod read;
 mod rows;
 pub mod schema;

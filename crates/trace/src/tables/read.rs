@@ -6,11 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::basic::Repetition;
+use parquet::column::reader::get_column_reader;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 
 use super::TableError;
 use super::element::{ColumnInput, ReadFault, Strings};
+use super::pages::CheckedPages;
 use super::rows::Table;
 use super::write::checksum;
 use crate::meta::{META_FILE, Meta};
@@ -181,7 +183,8 @@ fn read_column<T: Table>(
     columns: &mut T,
 ) -> Result<(), ReadFault> {
     guarded(|| {
-        let reader = group.get_column_reader(position)?;
+        let pages = CheckedPages::new(group.get_column_page_reader(position)?, rows);
+        let reader = get_column_reader(group.metadata().schema_descr().column(position), pages);
         columns.read_column(index, &mut ColumnInput { reader, rows, strings })
     })
 }

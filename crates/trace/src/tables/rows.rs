@@ -432,8 +432,7 @@ table! {
         order: u64, "ticks since the start of the recording", Delta;
         /// Thread that waited.
         thread: u32, "threads.thread", Dictionary;
-        /// `create`, `join`, `mutex`, `rwlock`, `cond`, `barrier`, `sem`, `once`, `team_start`, `team_end`, `omp_barrier`, `atomic`, `futex`,
-        /// `sleep`, `io`.
+        /// `create`, `join`, `mutex`, `rwlock`, `cond`, `barrier`, `sem`, `once`, `team_start`, `team_end`, ...: see wire.h.
         kind: Arc<str>, "", Dictionary;
         /// Address of the lock or barrier; for create and join the other thread's number.
         object: u64, "address or threads.thread", Dictionary;

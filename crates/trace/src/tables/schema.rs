@@ -23,7 +23,7 @@ pub enum ColumnType {
     Text,
 }
 
-/// Encodings, chosen by measuring (`cargo test -p numapilot-trace --test sizes -- --nocapture` prints bytes per row by column).
+/// Encodings, chosen by measuring (`cargo test -p numapilot-trace --test tables costs -- --nocapture` prints bytes per row by column).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Differences, bit-packed: stamps and counting numbers.

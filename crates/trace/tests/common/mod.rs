@@ -1,6 +1,8 @@
 //! Generators that the tests share: arbitrary records of every type, and rings that look like a real program's.
 #![allow(dead_code, missing_docs)]
 
+pub mod realistic;
+
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::*;
 use numapilot_trace::record::*;
