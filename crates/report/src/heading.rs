@@ -44,7 +44,10 @@ impl Heading {
         let counted = [
             (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
             (losses.no_slot, "records were dropped because too many threads lived at one time: raise --max-threads"),
-            (losses.stopped, "records were not written because recording had stopped (disk full, limit reached, or recorder gone)"),
+            (
+                losses.stopped,
+                "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
+            ),
             (losses.stack_table, "call stacks were dropped because the stack table was full"),
             (losses.damaged_chunks, "damaged chunks of the raw trace were skipped"),
             (losses.torn_chunks, "torn chunks at the end of a file were dropped: the recorder was killed"),

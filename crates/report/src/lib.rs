@@ -2,13 +2,10 @@
 
 pub mod heading;
 pub mod json;
+mod pen;
 pub mod text;
-pub mod traffic;
 pub mod topo;
+pub mod traffic;
 pub mod units;
 
 pub use heading::Heading;
-
-mod pen {
-    pub use crate::topo::svg::pen::{Pen, Type};
-}

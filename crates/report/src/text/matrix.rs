@@ -50,7 +50,7 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
         .column("LINK", Align::Left)
         .column("ACCESSES", Align::Right)
         .column("DATA", Align::Right)
-        .column("OF PEAK%", Align::Right);
+        .column("DEMAND%", Align::Right);
     let mut sorted: Vec<&LinkTraffic> = links.iter().collect();
     sorted.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
     for link in sorted {
@@ -61,11 +61,12 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
             link.utilisation.map_or_else(|| "-".to_owned(), |use_| format!("{:.1}", use_ * 100.0)),
         ]);
     }
-    let mut note = "  data of accesses only (64 bytes each, from home to thread), mean over program time; probes, write-backs\n  \
-                    and prefetches are not in it\n"
+    let mut note = "  Data of accesses only (64 bytes each, from home to thread); probes, write-backs and prefetches not.\n  \
+                    DEMAND: of the link's peak, over program time, which knows no congestion: above 100 the link would\n  \
+                    hold the program up.\n"
         .to_owned();
     if unrouted > 0.0 {
-        note.push_str(&format!("  {} accesses are between nodes without a known route\n", units::count(unrouted)));
+        note.push_str(&format!("  {} accesses are between nodes without a known route.\n", units::count(unrouted)));
     }
     table.render(look, 2) + &look.faint(&note)
 }

@@ -44,7 +44,9 @@ fn births(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> Strin
         let Some(object) = trace.object(*id) else { continue };
         let by = object.thread.map_or_else(String::new, |thread| format!(" by thread {thread}"));
         let on = object.node.map_or_else(String::new, |node| format!(" on node {node}"));
-        let end = object.death.map_or_else(|| "lives to the end".to_owned(), |death| format!("freed at {}", units::time_ns(death.0)));
+        let end = object
+            .death
+            .map_or_else(|| "lives to the end".to_owned(), |death| format!("freed at {}", units::time_ns(death.0)));
         let line = format!(
             "  {id}: {} at {:#x}, at {}{by}{on}; {end}",
             units::bytes(object.bytes),
@@ -142,7 +144,8 @@ fn pages(rows: &[PageRow], nodes: &[NodeId], look: Look) -> String {
 /// `n0 60 n2 40`: shares in percent by node, largest first, at most four.
 fn parts(values: &[f64], nodes: &[NodeId]) -> String {
     let all: f64 = values.iter().sum();
-    let mut parts: Vec<(f64, NodeId)> = values.iter().copied().zip(nodes.iter().copied()).filter(|(v, _)| *v > 0.0).collect();
+    let mut parts: Vec<(f64, NodeId)> =
+        values.iter().copied().zip(nodes.iter().copied()).filter(|(v, _)| *v > 0.0).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut words: Vec<String> =
         parts.iter().take(4).map(|(v, node)| format!("n{node} {}", units::bare_percent(v / all))).collect();

@@ -26,16 +26,16 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
         .column("ID", Align::Left)
         .flexible("OBJECT", 10)
         .column("SIZE", Align::Right)
-        .column("SHARE%", Align::Right)
+        .column("SHARE", Align::Right)
         .column("±", Align::Right)
-        .column("REMOTE%", Align::Right)
-        .column("LOCAL%", Align::Right)
-        .column("PIN%", Align::Right)
-        .column("ELSE%", Align::Right)
+        .column("REM", Align::Right)
+        .column("LOC", Align::Right)
+        .column("PIN", Align::Right)
+        .column("ELSE", Align::Right)
         .column(&node_titles.0, Align::Right)
         .column(&node_titles.1, Align::Right)
-        .column("OWN%", Align::Right)
-        .column("1ST%", Align::Right);
+        .column("OWN", Align::Right)
+        .column("1ST", Align::Right);
     for row in rows.iter().take(top) {
         table.row([
             key(row.key),
@@ -63,14 +63,14 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
 }
 
 const LEGEND: &str = "\
-  SHARE of all memory accesses (± half the 95 % interval), REMOTE share of all remote ones, LOCAL part of the
-  object's own. Of its remote accesses, avoidable by PINning the allocating thread / by allocating ELSEwhere
-  (one node). FROM / ON: % by accessing node / by home node. OWN: by the allocating thread, 1ST: by it before others.
+  All in %. SHARE of all memory accesses (± half the 95 % interval), share of all REMote ones, LOCal part of the
+  object's own. Of its remote accesses, avoidable by PINning the allocating thread / by allocating it ELSEwhere,
+  on one node. Its accesses FROM and ON each node; by its OWNer (the allocating thread), by it before others (1ST).
 ";
 
 fn per_node_title(word: &str, nodes: &[NodeId]) -> String {
     if nodes.len() > NODES_IN_COLUMNS || nodes.len() < 2 {
-        return format!("{word}%");
+        return word.to_owned();
     }
     let numbers: Vec<String> = nodes.iter().map(|node| format!("{:>3}", format!("n{node}"))).collect();
     format!("{word} {}", numbers.join(" "))
@@ -108,7 +108,7 @@ fn optional(estimate: Option<&Estimate>) -> String {
 fn remark(row: &DecisionRow) -> String {
     let mut parts = Vec::new();
     match (row.place.is_empty(), row.function.is_empty()) {
-        (false, false) => parts.push(format!("{} in {}", row.place, row.function)),
+        (false, false) => parts.push(format!("{} in {}()", row.place, short_function(&row.function))),
         (false, true) => parts.push(row.place.clone()),
         (true, false) => parts.push(row.function.clone()),
         (true, true) => {}
@@ -118,22 +118,29 @@ fn remark(row: &DecisionRow) -> String {
         parts.push(format!("{} instances", row.instances));
     }
     parts.push(usage(row));
-    parts.join(" · ")
+    parts.join(", ")
+}
+
+/// The function's own name: without parameters, and without template arguments where there are any.
+fn short_function(function: &str) -> &str {
+    let end = function.find(['(', '<']).filter(|&end| end > 0).unwrap_or(function.len());
+    &function[..end]
 }
 
 /// The pattern in words, with the figures that make it so.
 #[must_use]
 pub fn usage(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("no write seen (below {} with 95 % confidence)", units::percent(bound)),
+        Some(bound) => format!("writes below {} (95 %)", units::percent(bound)),
         None => format!("{} writes", units::percent(row.writes.value)),
     };
     let threads = if row.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", row.threads) };
     let nodes = if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) };
     match row.pattern {
+        Pattern::TooFewSamples if row.samples == 1 => "only 1 sample".to_owned(),
         Pattern::TooFewSamples => format!("only {} samples", row.samples),
         Pattern::Local => format!("local already; {writes}"),
-        Pattern::PrivateRemote => format!("used by its allocating thread only, from another node than its home; {writes}"),
+        Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
             Some(node) => format!("used from node {node}, lives elsewhere; {writes}"),
             None => format!("used from one node, lives elsewhere; {writes}"),

@@ -1,17 +1,22 @@
 //! The top of every report: three lines that say what matters, then what was recorded and what got lost.
 
+use numapilot_insight::DecisionRow;
 use numapilot_insight::Headline;
-use numapilot_insight::RowKey;
 use numapilot_insight::Source;
 use numapilot_insight::Verdict;
 use numapilot_machine::NodeId;
+use unicode_width::UnicodeWidthStr;
 
 use super::objects::usage;
 use super::style::Look;
 use super::style::clean;
 use super::style::shorten;
+use super::style::wrap;
 use crate::heading::Heading;
 use crate::units;
+
+/// Columns of the labels on the left.
+const LABEL: usize = 22;
 
 /// The three lines: share of remote accesses, controller imbalance, the object that draws most.
 #[must_use]
@@ -42,22 +47,23 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
         look.strong(&whole_percent(totals.imbalance.population.value)),
         totals.imbalance.sample.value * 100.0
     );
-    let top = headline.top.as_ref().map_or_else(
-        || "-".to_owned(),
-        |row| {
-            let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-            let id = if let RowKey::Site(site) = row.key { format!("S{}: ", site.0) } else { String::new() };
-            let text = clean(&format!(
-                "{}{place} draws {} of them, {} remote; {}",
-                row.name,
-                units::share(&row.share),
-                units::percent(row.remote.value),
-                usage(row)
-            ));
-            format!("{id}{}", look.strong(&shorten(&text, look.width.saturating_sub(22 + id.len()))))
-        },
-    );
+    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
     format!("Remote accesses       {remote}\nController imbalance  {imbalance}\nTop object            {top}\n")
+}
+
+/// Name, place, share and use, as far as the line reaches: what matters most comes first.
+fn top_object(row: &DecisionRow, look: Look) -> String {
+    let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
+    let name = shorten(&clean(&format!("{}{place}", row.name)), look.width.saturating_sub(LABEL + 40));
+    let rest = format!(" draws {} of them, {} remote", units::share(&row.share), units::percent(row.remote.value));
+    let more = format!("; {}", usage(row));
+    let used = LABEL + name.width() + rest.width();
+    let more = if used + more.width() <= look.width { more } else { String::new() };
+    format!("{}{rest}{more}", look.strong(&name))
+}
+
+fn plural(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(number as f64)) }
 }
 
 fn whole_percent(share: f64) -> String {
@@ -67,33 +73,37 @@ fn whole_percent(share: f64) -> String {
 /// What was recorded, how, and what limits the figures.
 #[must_use]
 pub fn heading(heading: &Heading, look: Look) -> String {
-    let line = |title: &str, text: &str| {
-        let text = shorten(&clean(text), look.width.saturating_sub(22));
-        format!("{}{text}\n", look.faint(&format!("{title:<22}")))
+    let block = |title: &str, text: &str, paint: &dyn Fn(&str) -> String| {
+        let lines = wrap(&clean(text), look.width.saturating_sub(LABEL));
+        let titled = lines.iter().enumerate().map(|(index, line)| {
+            let title = if index == 0 { title } else { "" };
+            format!("{}{}\n", look.faint(&format!("{title:<LABEL$}")), paint(line))
+        });
+        titled.collect::<String>()
     };
+    let line = |title: &str, text: &str| block(title, text, &str::to_owned);
     let mut text = String::new();
     if !heading.command.is_empty() {
         text.push_str(&line("Program", &heading.command.join(" ")));
     }
     let kind = if heading.is_simulated { "simulated" } else { "this is real hardware" };
-    let nodes = if heading.node_count == 1 { "1 node".to_owned() } else { format!("{} nodes", heading.node_count) };
+    let nodes = plural(heading.node_count, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
     text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}", heading.machine)));
     let seen = format!(
-        "engine {}; {} of program time, {} threads, {} processes, {} objects",
+        "engine {}; {} of program time, {}, {}, {}",
         heading.engine,
         units::time_ns(heading.program_time_ns),
-        heading.thread_count,
-        heading.process_count,
-        units::count(heading.object_count as f64)
+        plural(heading.thread_count, "thread", "threads"),
+        plural(heading.process_count, "process", "processes"),
+        plural(heading.object_count, "object", "objects")
     );
     text.push_str(&line("Recorded", &seen));
     for note in &heading.notes {
         text.push_str(&line("Note", note));
     }
     for limit in heading.limits() {
-        let limit = shorten(&clean(&limit), look.width.saturating_sub(22));
-        text.push_str(&format!("{}{}\n", look.faint(&format!("{:<22}", "Limits")), look.warning(&limit)));
+        text.push_str(&block("Limits", &limit, &|line| look.warning(line)));
     }
     text
 }

@@ -89,6 +89,24 @@ pub fn shorten(text: &str, width: usize) -> String {
     head.into_iter().chain(['…']).chain(tail).collect()
 }
 
+/// Breaks text between words into lines of at most `width` columns; a longer word is shortened.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    use unicode_width::UnicodeWidthStr;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let word = shorten(word, width);
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +127,13 @@ mod tests {
         assert!(short.starts_with("a_very") && short.ends_with("goes_on"), "{short}");
         assert!(shorten("日本語日本語日本語", 7).width() <= 7);
         assert_eq!(shorten("abc", 0), "");
+    }
+
+    #[test]
+    fn wrapping_breaks_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("", 7), Vec::<String>::new());
+        assert!(wrap("a_word_that_is_too_long", 7)[0].contains('…'));
     }
 
     #[test]

@@ -13,12 +13,16 @@ use super::table::Table;
 use super::timeline;
 use crate::units;
 
-fn name(row: &ThreadRow) -> String {
-    match (row.name.is_empty(), row.start_function.is_empty()) {
+/// Name and start function; a name that is only the program's own says nothing.
+fn name(row: &ThreadRow, trace: &Trace) -> String {
+    let exe = trace.process(row.process).map_or("", |process| process.exe.rsplit('/').next().unwrap_or(""));
+    // The kernel keeps 15 bytes of a name.
+    let is_program = !row.name.is_empty() && (exe == row.name || (row.name.len() >= 15 && exe.starts_with(&row.name)));
+    match (row.name.is_empty() || is_program, row.start_function.is_empty()) {
+        (true, true) => row.name.clone(),
         (false, false) => format!("{} ({})", row.name, row.start_function),
         (true, false) => row.start_function.clone(),
         (false, true) => row.name.clone(),
-        (true, true) => String::new(),
     }
 }
 
@@ -40,10 +44,11 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
         .flexible("REACHES MOST", 10);
     for row in rows {
         let process = trace.process(row.process).map_or_else(String::new, |process| process.pid.to_string());
-        let waited = row.wait_cycles.zip(clock_khz).map(|(cycles, khz)| units::time_ns((cycles as f64 * 1e6 / khz) as u64));
+        let waited =
+            row.wait_cycles.zip(clock_khz).map(|(cycles, khz)| units::time_ns((cycles as f64 * 1e6 / khz) as u64));
         table.row([
             row.thread.to_string(),
-            name(row),
+            name(row, trace),
             process,
             row.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
             row.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),

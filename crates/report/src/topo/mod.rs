@@ -3,7 +3,7 @@
 mod diagram;
 mod json;
 pub mod layout;
-pub(crate) mod svg;
+mod svg;
 mod text;
 mod words;
 

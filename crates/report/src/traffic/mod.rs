@@ -24,7 +24,7 @@ use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use crate::units;
 
-const CARD: Point = (190.0, 112.0);
+const CARD: Point = (208.0, 112.0);
 const ROUTER: Point = (104.0, 30.0);
 const GAP: f64 = 170.0;
 const MARGIN: f64 = 44.0;
@@ -74,7 +74,8 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let origin = ((width - layout.width) / 2.0, TITLE);
     let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     let scene = Scene { traffic, layout, origin, all };
-    let mut pen = Pen::new(width, height, &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())));
+    let mut pen =
+        Pen::new(width, height, &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())));
     title(&mut pen, traffic, width);
     links::draw(&mut pen, &scene);
     for index in 0..traffic.machine.nodes().len() {
@@ -120,11 +121,16 @@ fn card(pen: &mut Pen, scene: &Scene<'_>, index: usize) {
     pen.rect((corner.0 + 1.5, corner.1 + 2.5), CARD, 10.0, r##"fill="#000000" fill-opacity="0.07""##);
     pen.rect(corner, CARD, 10.0, &format!(r##"fill="{fill}" stroke="#8d97a2" stroke-width="1.2""##));
     pen.text((corner.0 + 14.0, corner.1 + 24.0), Type::new(14.0, ink).bold(), &format!("Node {}", node.id));
-    pen.text((corner.0 + 14.0, corner.1 + 58.0), Type::new(28.0, ink).bold(), &percent(served));
-    pen.text((corner.0 + 108.0, corner.1 + 57.0), Type::new(12.0, ink), "served here");
+    pen.text((corner.0 + 14.0, corner.1 + 57.0), Type::new(25.0, ink).bold(), &percent(served));
+    let right = (corner.0 + CARD.0 - 14.0, corner.1 + 57.0);
+    pen.text(right, Type::new(12.0, ink).anchored("end"), "served here");
     let asks = format!("its threads make {}", percent(made));
     pen.text((corner.0 + 14.0, corner.1 + 80.0), Type::new(12.0, ink), &asks);
-    let own = if made > 0.0 { format!("{} of these local", percent(local / made)) } else { "no accesses from here".to_owned() };
+    let own = if made > 0.0 {
+        format!("{} of these local", percent(local / made))
+    } else {
+        "no accesses from here".to_owned()
+    };
     pen.text((corner.0 + 14.0, corner.1 + 98.0), Type::new(12.0, ink), &own);
 }
 
@@ -168,9 +174,9 @@ fn legend(pen: &mut Pen, scene: &Scene<'_>, y: f64, width: f64) {
     pen.text((MARGIN + bar, y + 27.0), Type::new(11.0, FAINT).anchored("end"), "100 % of accesses");
     let pairs = scene.traffic.machine.links().is_empty();
     let words = if pairs {
-        "Arrows: from the page's home to the thread's node; how the nodes are joined is not known."
+        "Arrows: from home to thread; how the nodes are joined is not known."
     } else {
-        "Arrows: share of all accesses whose data crosses the link, from the page's home to the thread's node."
+        "Arrows: % of accesses whose data cross the link, from home to thread."
     };
     let room = ((width - MARGIN * 2.0 - bar - 24.0) / 6.3) as usize;
     pen.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));

@@ -4,7 +4,7 @@ use numapilot_machine::{CpuId, Machine, Node};
 
 use super::super::layout::Point;
 use super::super::words;
-use super::pen::{Pen, Type, text_width};
+use crate::pen::{Pen, Type, text_width};
 use crate::text::{clean, shorten};
 
 /// Width of every card.

@@ -1,17 +1,16 @@
 //! The machine as a picture that stands alone: no scripts, no fonts to fetch, the same bytes for the same machine.
 
 mod card;
-pub(crate) mod pen;
 mod table;
 mod wires;
 
 use numapilot_machine::{Endpoint, Machine, RouterId};
 
 use self::card::{CORE, FAINT, INK};
-use self::pen::{Pen, Type, text_width};
 use self::wires::{Kind, ROUTER, Scene};
 use super::layout::{Point, Sizes, layout};
 use super::words;
+use crate::pen::{Pen, Type, text_width};
 use crate::text::{clean, shorten};
 
 const MARGIN: f64 = 44.0;

@@ -5,7 +5,7 @@ use numapilot_machine::{Machine, NodeId};
 use super::super::layout::Point;
 use super::super::words;
 use super::card::{FAINT, INK};
-use super::pen::{Pen, Type};
+use crate::pen::{Pen, Type};
 
 const CELL: Point = (46.0, 24.0);
 const LEFT: f64 = 62.0;

@@ -4,7 +4,7 @@ use numapilot_machine::{Endpoint, Link, Machine};
 
 use super::super::layout::{Layout, Point};
 use super::super::words::{self, Connection};
-use super::pen::{Pen, Type, text_width};
+use crate::pen::{Pen, Type, text_width};
 
 /// Size of a router's pill.
 pub const ROUTER: Point = (104.0, 30.0);

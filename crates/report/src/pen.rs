@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::layout::Point;
+use crate::topo::layout::Point;
 
 /// Fonts that every system has.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
