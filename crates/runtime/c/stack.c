@@ -2,18 +2,24 @@
  *
  * A stack is known by a 64-bit hash of its return addresses and of the state of the loader's list. Each thread keeps the ones that it meets in a small
  * cache; behind it lies one table per process. Whoever meets a stack first writes its NP_REC_STACK before the number can be seen by others; a number
- * whose record was lost is never given out. A full table costs nothing but doubles: the number then lives in the thread's cache alone.
+ * whose record was lost is never given out. Before any of it, each thread remembers for some call sites what its last walk there read: where
+ * the same words are still in place, the stack is the same, and nothing needs to be walked. A full table costs nothing but doubles: the number then lives in the thread's cache alone.
  */
 #include "track.h"
 
-#define CACHE_ENTRIES (NP_STACK_CACHE_BYTES / sizeof(struct cached))
+#define CACHE_ENTRIES 4096u
+#define MEMOS_LOG2 6
 #define TABLE_LOG2 18
 #define TABLE_ENTRIES (1u << TABLE_LOG2)
 #define PROBES 32u
 #define MAX_DEPTH 128u
 
 struct cached { uint64_t hash; uint32_t id, unused; };
-struct np_stack_cache { struct cached entries[CACHE_ENTRIES]; };
+struct np_stack_cache {
+    struct cached entries[CACHE_ENTRIES];
+    struct np_memo memos[1u << MEMOS_LOG2];
+};
+_Static_assert(sizeof(struct np_stack_cache) <= NP_STACK_CACHE_BYTES, "outgrew its pages");
 
 /* id: 0 while its maker is writing the record; NO_ID when that failed and somebody else may try. */
 struct shared { uint64_t hash; uint32_t id, unused; };
@@ -82,21 +88,41 @@ static NP_COLD uint32_t find_id(struct np_slot *slot, uint64_t hash, const uintp
     return id;
 }
 
-uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
+static inline bool holds(const struct np_memo *memo, struct np_regs regs) {
+    if (memo->id == 0 || memo->regs.pc != regs.pc || memo->regs.sp != regs.sp || memo->regs.fp != regs.fp) return false;
+    if (memo->generation != __atomic_load_n(&np_unwind_generation, __ATOMIC_RELAXED)) return false;
+    uintptr_t difference = 0;
+    for (uint32_t i = 0; i < memo->loads; i++) difference |= *(const uintptr_t *)memo->load[i].address ^ memo->load[i].value;
+    return difference == 0;
+}
+
+static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct np_memo *memo) {
     uintptr_t frames[MAX_DEPTH];
     uint32_t flags, depth = np_arena->config.max_stack_depth;
     uint64_t hash;
-    unsigned count = np_unwind(slot, regs, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
+    memo->id = 0;
+    unsigned count = np_unwind(slot, memo, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
     if (np_unlikely(count == 0)) return 0;
     hash |= hash == 0;
-    struct np_stack_cache *cache = np_tls.stacks;
-    if (np_unlikely(cache == NULL)) {
-        cache = np_tls.stacks = np_pages_new(NP_STACK_CACHE_BYTES);
-        if (cache == NULL) return find_id(slot, hash, frames, count, flags);
+    struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
+    if (np_unlikely(entry->hash != hash)) {
+        uint32_t id = find_id(slot, hash, frames, count, flags);
+        if (id == 0) return 0;
+        *entry = (struct cached){hash, id, 0};
     }
-    struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
-    if (np_likely(entry->hash == hash)) return entry->id;
-    uint32_t id = find_id(slot, hash, frames, count, flags);
-    if (id != 0) *entry = (struct cached){hash, id, 0};
-    return id;
+    if (memo->loads <= NP_MEMO_LOADS && !(flags & 2)) memo->id = entry->id;
+    return entry->id;
+}
+
+uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
+    struct np_stack_cache *cache = np_tls.stacks;
+    if (np_unlikely(cache == NULL)) cache = np_tls.stacks = np_pages_new(NP_STACK_CACHE_BYTES);
+    if (np_unlikely(cache == NULL || np_tls_is_shared)) {
+        struct np_memo lone = {.regs = regs};
+        return walk(slot, NULL, &lone);
+    }
+    struct np_memo *memo = &cache->memos[(regs.pc ^ regs.sp << 3) * 0x9e3779b97f4a7c15ull >> (64 - MEMOS_LOG2)];
+    if (np_likely(holds(memo, regs))) return memo->id;
+    memo->regs = regs;
+    return walk(slot, cache, memo);
 }

@@ -35,7 +35,7 @@ struct np_tls {
     uint64_t fork_order;   /* stamp before the fork under way */
     char name[16];         /* as last written to the ring */
 };
-#define NP_STACK_CACHE_BYTES 65536u
+#define NP_STACK_CACHE_BYTES 110592u
 extern _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 
 /* The tracker's part of slot->scratch. */
@@ -89,6 +89,7 @@ struct np_birth {
     uint64_t creator_clock;
     uint64_t order;         /* 0: now */
     uintptr_t start;
+    uint32_t affinity;      /* np_attr_affinity of the creation's attributes */
 };
 /* Gives the calling thread a slot and writes the records that begin its ring. NULL: no slot. */
 struct np_slot *np_thread_begin(const struct np_birth *birth);
@@ -141,8 +142,18 @@ enum np_fp_rule { NP_FP_SAME = 0, NP_FP_AT_CFA = 1, NP_FP_AT_FP = 2, NP_FP_LOST 
 struct np_rule { uint8_t kind, fp_rule; int32_t cfa, fp; };
 /* The rule at pc by .eh_frame_hdr (NULL: none). */
 struct np_rule np_cfi_rule(const void *eh_frame_hdr, uintptr_t pc);
-/* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. */
-unsigned np_unwind(struct np_slot *slot, struct np_regs regs, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
+/* What a walk read, and where: the same registers and the same words at the same places make the same stack. */
+#define NP_MEMO_LOADS 40u
+struct np_memo {
+    struct np_regs regs;
+    uint64_t generation;
+    uint32_t id;    /* of the stack; 0: not usable */
+    uint32_t loads; /* more than NP_MEMO_LOADS: not usable */
+    struct { uintptr_t address, value; } load[NP_MEMO_LOADS];
+    uint64_t padding[2];
+};
+/* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
+unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
 extern uint64_t np_unwind_generation;
 
 /* -- system calls that leave errno alone: a negative result is -errno -- */

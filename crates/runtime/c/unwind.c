@@ -49,14 +49,21 @@ static inline uint64_t rule_at(struct np_slot *slot, uint64_t key) {
 
 /* -- the walk -- */
 
-struct walk { uintptr_t pc, sp, fp, low, high; bool at_instruction; };
+struct walk { uintptr_t pc, sp, fp, low, high; struct np_memo *memo; bool at_instruction; };
 
 static inline bool inside(const struct walk *walk, uintptr_t address) {
     return address >= walk->low && address <= walk->high - 8 && (address & 7) == 0;
 }
 
-static inline uintptr_t load(uintptr_t address) {
-    return *(const uintptr_t *)address;
+static inline uintptr_t load(struct walk *walk, uintptr_t address) {
+    uintptr_t value = *(const uintptr_t *)address;
+    struct np_memo *memo = walk->memo;
+    if (np_likely(memo->loads < NP_MEMO_LOADS)) {
+        memo->load[memo->loads].address = address;
+        memo->load[memo->loads].value = value;
+    }
+    memo->loads++;
+    return value;
 }
 
 enum step { STEP_ON, STEP_END, STEP_FAIL };
@@ -66,9 +73,9 @@ enum step { STEP_ON, STEP_END, STEP_FAIL };
 static NP_COLD enum step step_signal(struct walk *walk) {
     uintptr_t registers = walk->sp + 40;
     if (!inside(walk, registers + 16 * 8)) return STEP_FAIL;
-    uintptr_t sp = load(registers + 15 * 8);
-    walk->fp = load(registers + 10 * 8);
-    walk->pc = load(registers + 16 * 8);
+    uintptr_t sp = load(walk, registers + 15 * 8);
+    walk->fp = load(walk, registers + 10 * 8);
+    walk->pc = load(walk, registers + 16 * 8);
     walk->at_instruction = true;
     /* Interrupted on another stack than the handler ran on: only the thread's own is known to be readable. */
     if (sp < walk->sp || sp >= walk->high) return STEP_FAIL;
@@ -85,9 +92,9 @@ static NP_COLD enum step step_signal(struct walk *walk) {
 /* Code without unwinding data: if it keeps frame pointers, the chain goes on through them. */
 static NP_COLD enum step step_guess(struct walk *walk) {
     if (walk->fp < walk->sp || !inside(walk, walk->fp) || !inside(walk, walk->fp + 8)) return STEP_FAIL;
-    walk->pc = load(walk->fp + 8);
+    walk->pc = load(walk, walk->fp + 8);
     walk->sp = walk->fp + 16;
-    walk->fp = load(walk->fp);
+    walk->fp = load(walk, walk->fp);
     return walk->pc < 4096 || walk->pc >> 47 != 0 ? STEP_FAIL : STEP_ON;
 }
 
@@ -100,7 +107,7 @@ static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t g
     case NP_RULE_FP: frame = walk->fp + (uintptr_t)cfa_of(rule); break;
     case NP_RULE_FP_INDIRECT:
         if (!inside(walk, walk->fp + (uintptr_t)cfa_of(rule))) return STEP_FAIL;
-        frame = load(walk->fp + (uintptr_t)cfa_of(rule));
+        frame = load(walk, walk->fp + (uintptr_t)cfa_of(rule));
         break;
     case NP_RULE_END: return STEP_END;
     case NP_RULE_SIGNAL: return step_signal(walk);
@@ -108,12 +115,12 @@ static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t g
     default: return STEP_FAIL;
     }
     if (np_unlikely(frame <= walk->sp || !inside(walk, frame - 8))) return STEP_FAIL;
-    walk->pc = load(frame - 8);
+    walk->pc = load(walk, frame - 8);
     if (fp_rule_of(rule) != NP_FP_SAME) {
         uintptr_t at = (fp_rule_of(rule) == NP_FP_AT_CFA ? frame : walk->fp) + (uintptr_t)fp_of(rule);
         if (np_unlikely(fp_rule_of(rule) == NP_FP_LOST)) walk->fp = 0;
         else if (np_unlikely(!inside(walk, at))) return STEP_FAIL;
-        else walk->fp = load(at);
+        else walk->fp = load(walk, at);
     }
     walk->sp = frame;
     return STEP_ON;
@@ -145,14 +152,17 @@ static inline uint64_t mix(uint64_t hash, uint64_t value) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-unsigned np_unwind(struct np_slot *slot, struct np_regs regs, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
+unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
     uint64_t generation = __atomic_load_n(&np_unwind_generation, __ATOMIC_ACQUIRE);
-    struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, false};
+    struct np_regs regs = memo->regs;
+    struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, memo, false};
     unsigned count = 0;
     uint64_t sum = mix(HASH_FACTOR, generation);
     enum step result = STEP_ON;
     bool known = on_own_stack(slot, regs.sp);
     *flags = 0;
+    memo->loads = 0;
+    memo->generation = generation;
     generation &= 0xffff;
     while (result == STEP_ON) {
         if (np_unlikely(walk.pc - np_own_lo < np_own_hi - np_own_lo)) {
