@@ -218,6 +218,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     if (np_unlikely(slot->l1_mask != np_sim.l1_mask)) {
         slot->l1_mask = np_sim.l1_mask;
         __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+        if (np_ss(slot)->moved_to_cpu != 0) np_numa_move(slot);
     }
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);

@@ -64,6 +64,9 @@ struct np_sim_slot {
     uint32_t place_node;
     uint32_t place_cause;
     uint64_t counted_accesses; /* in the last NP_REC_COUNTERS */
+    uint32_t moved_to_cpu;     /* model CPU + 1 to which another thread sent this one; taken at the next miss (written by others) */
+    uint32_t has_affinity;     /* `affinity` was set, or inherited */
+    uint64_t affinity[NP_MAX_CPUS / 64];
 };
 _Static_assert(sizeof(struct np_sim_slot) <= 384, "fits its part of scratch");
 _Static_assert(NP_SCRATCH_MEMORY % 8 == 0, "aligned");
@@ -204,6 +207,26 @@ int np_page_query(uintptr_t address);
 /* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node);
 void np_place_flush(struct np_slot *slot);
+
+/* The real function behind an interposer, for functions that no header here declares. NULL: nobody has it. */
+#define NP_REAL_AS(type, name)                                                    \
+    ({                                                                            \
+        static void *real_##name;                                                 \
+        void *found_ = __atomic_load_n(&real_##name, __ATOMIC_RELAXED);           \
+        if (np_unlikely(found_ == NULL)) {                                        \
+            found_ = np_real(#name);                                              \
+            __atomic_store_n(&real_##name, found_, __ATOMIC_RELAXED);             \
+        }                                                                         \
+        (__typeof__(type))found_;                                                 \
+    })
+
+/* ---- numa_cpus.c ---- */
+/* True: this process runs on a simulated machine, and asks it instead of the real one. */
+bool np_is_simulated(void);
+/* Goes to the CPU that moved_to_cpu names. */
+void np_numa_move(struct np_slot *slot);
+/* Affinity to the CPUs of a node or of a set of nodes. False: they have none. */
+bool np_numa_run_on(struct np_slot *slot, uint64_t nodes);
 
 /* ---- sample.c ---- */
 void np_sample_start(struct np_slot *slot);

@@ -127,6 +127,10 @@ void np_filter_thread_start(struct np_slot *slot);
 /* Another thread's next instrumented access takes the slow path (and there np_throttle), even if it would hit its first-stage filter: for
  * threads that run ahead of the window in a loop that never misses. */
 void np_filter_poke(struct np_slot *slot);
+/* In the new thread, once it has its first CPU: the affinity and memory policy of its creator hold for it too, or the affinity that its attributes
+ * ask for (np_attr_affinity of what pthread_create was given; 0: none). */
+void np_numa_thread_start(struct np_slot *slot, uint32_t affinity);
+uint32_t np_attr_affinity(const void *attributes);
 /* Writes NP_REC_COUNTERS if due (or if `force`). */
 void np_counters(struct np_slot *slot, bool force);
 

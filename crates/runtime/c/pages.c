@@ -6,11 +6,11 @@
  * memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.
  *
  * NP_REC_PLACE is held back while the same thread goes on placing the next page on the same node: one record per run. */
-#define _GNU_SOURCE
 #include "memsim.h"
 
-#include <errno.h>
-#include <sys/mman.h>
+/* core.c: zeroed memory of our own, by system calls that nobody records. */
+NP_HIDDEN void *np_pages_new(size_t bytes);
+NP_HIDDEN void np_pages_free(void *pages, size_t bytes);
 
 #define LEAF_PAGES (1ull << NP_LEAF_BITS)
 
@@ -27,13 +27,10 @@ enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_
 uint8_t *np_leaves[NP_LEAVES];
 
 static NP_COLD uint8_t *new_leaf(uint8_t **where) {
-    int saved = errno;
-    uint8_t *leaf = mmap(NULL, LEAF_PAGES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *seen = NULL;
-    errno = saved;
-    if (leaf == MAP_FAILED) return NULL;
+    uint8_t *leaf = np_pages_new(LEAF_PAGES), *seen = NULL;
+    if (leaf == NULL) return NULL;
     if (__atomic_compare_exchange_n(where, &seen, leaf, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return leaf;
-    munmap(leaf, LEAF_PAGES);
-    errno = saved;
+    np_pages_free(leaf, LEAF_PAGES);
     return seen;
 }
 

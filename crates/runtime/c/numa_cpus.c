@@ -1,0 +1,267 @@
+/* numa_cpus.c: the simulated machine as programs see it, CPUs: which one they run on, how many there are, and where they may run.
+ *
+ * Where no machine is simulated everything passes through to the C library. CPU numbers are those of the model. A thread's affinity is kept in its slot,
+ * as Linux keeps it: inherited by the threads it makes. A thread that may not stay on its CPU goes to the least loaded CPU of its
+ * set, in the order in which the recording lays threads out. */
+#define _GNU_SOURCE
+#include "memsim.h"
+#include "vtime.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define ATTRIBUTES_KEPT 64u
+
+bool np_is_simulated(void) {
+    if (np_unlikely(np_arena == NULL)) np_attach_process();
+    return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT && np_sim.ready;
+}
+
+static inline uint32_t cpu_count(void) {
+    uint32_t count = np_arena->config.cpu_count;
+    return count < NP_MAX_CPUS ? count : NP_MAX_CPUS;
+}
+
+static inline bool in_set(const uint64_t *set, uint32_t cpu) { return cpu < NP_MAX_CPUS && (set[cpu / 64] >> (cpu % 64) & 1); }
+
+/* ---- moving ---- */
+
+static void put_on(struct np_slot *slot, uint32_t cpu) {
+    const struct np_config *config = &np_arena->config;
+    if (cpu == slot->cpu || cpu >= NP_MAX_CPUS) return;
+    if (np_vt(slot)->on_cpu) {
+        __atomic_fetch_sub(&np_arena->cpu_load[slot->cpu], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&np_arena->cpu_load[cpu], 1, __ATOMIC_RELAXED);
+    }
+    slot->cpu = cpu;
+    slot->node = config->cpu_node[cpu];
+    slot->l3_index = config->cpu_l3[cpu];
+}
+
+static void record_cpu(struct np_slot *slot) {
+    uint64_t *words = np_begin(slot, NP_REC_CPU, slot->cpu, 3, np_order());
+    if (words == NULL) return;
+    words[2] = slot->node;
+    np_commit(slot, 3);
+}
+
+/* The CPU for a thread with this affinity: NP_MAX_CPUS if the machine has none of the set. */
+static uint32_t choose_cpu(const struct np_slot *slot, const uint64_t *set) {
+    const struct np_config *config = &np_arena->config;
+    uint32_t best = NP_MAX_CPUS, best_load = UINT32_MAX;
+    for (uint32_t i = 0; i < cpu_count(); i++) {
+        uint32_t cpu = config->cpu_order[i];
+        if (!in_set(set, cpu)) continue;
+        if (cpu == slot->cpu) return cpu;
+        uint32_t load = __atomic_load_n(&np_arena->cpu_load[cpu], __ATOMIC_RELAXED);
+        if (load >= best_load) continue;
+        best = cpu;
+        best_load = load;
+    }
+    return best;
+}
+
+void np_numa_move(struct np_slot *slot) {
+    uint32_t cpu = __atomic_exchange_n(&np_ss(slot)->moved_to_cpu, 0, __ATOMIC_ACQ_REL);
+    if (cpu == 0 || cpu - 1 == slot->cpu) return;
+    put_on(slot, cpu - 1);
+    record_cpu(slot);
+}
+
+/* 0, or an errno value. Another thread is told, and goes at its next look-up in the private filter. */
+static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) {
+    uint32_t cpu = choose_cpu(slot, set);
+    if (cpu >= NP_MAX_CPUS) return EINVAL;
+    struct np_sim_slot *sim = np_ss(slot);
+    memcpy(sim->affinity, set, sizeof sim->affinity);
+    sim->has_affinity = 1;
+    if (cpu == slot->cpu) return 0;
+    __atomic_store_n(&sim->moved_to_cpu, cpu + 1, __ATOMIC_RELEASE);
+    if (!is_own) np_filter_poke(slot);
+    else if (np_enter(slot)) {
+        np_numa_move(slot);
+        np_leave(slot);
+    }
+    return 0;
+}
+
+bool np_numa_run_on(struct np_slot *slot, uint64_t nodes) {
+    uint64_t set[NP_MAX_CPUS / 64] = {0};
+    for (uint32_t i = 0; i < cpu_count(); i++) {
+        uint32_t cpu = np_arena->config.cpu_order[i];
+        if (cpu < NP_MAX_CPUS && nodes >> (np_arena->config.cpu_node[cpu] % 64) & 1) set[cpu / 64] |= 1ull << (cpu % 64);
+    }
+    return set_affinity(slot, set, true) == 0;
+}
+
+/* ---- finding threads ---- */
+
+static struct np_slot *slot_of_tid(pid_t tid) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot->tid == (uint32_t)tid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
+    }
+    return NULL;
+}
+
+/* The C library keeps a thread's descriptor, which pthread_t points to, at the top of its stack. */
+static struct np_slot *slot_of_pthread(pthread_t thread) {
+    if (pthread_equal(thread, pthread_self())) return np_self();
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        bool is_live = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE && slot->process_index == np_sim.process_index;
+        if (is_live && (uintptr_t)thread >= slot->stack_lo && (uintptr_t)thread < slot->stack_hi) return slot;
+    }
+    return NULL;
+}
+
+static void take_set(uint64_t *to, const void *set, size_t bytes) {
+    memset(to, 0, NP_MAX_CPUS / 8);
+    memcpy(to, set, bytes < NP_MAX_CPUS / 8 ? bytes : NP_MAX_CPUS / 8);
+}
+
+/* What a thread may run on. 0, or an errno value. */
+static int give_set(const struct np_slot *slot, void *set, size_t bytes) {
+    uint64_t all[NP_MAX_CPUS / 64] = {0};
+    for (uint32_t i = 0; i < cpu_count(); i++) {
+        uint32_t cpu = np_arena->config.cpu_order[i];
+        if (cpu < NP_MAX_CPUS) all[cpu / 64] |= 1ull << (cpu % 64);
+    }
+    const struct np_sim_slot *sim = slot == NULL ? NULL : np_ss((struct np_slot *)(uintptr_t)slot);
+    for (uint32_t word = 0; sim != NULL && sim->has_affinity && word < NP_MAX_CPUS / 64; word++) all[word] &= sim->affinity[word];
+    for (size_t at = bytes; at < sizeof all; at++)
+        if (((const uint8_t *)all)[at] != 0) return EINVAL;
+    memset(set, 0, bytes);
+    memcpy(set, all, bytes < sizeof all ? bytes : sizeof all);
+    return 0;
+}
+
+/* ---- threads begin ---- */
+
+/* Affinities that attributes ask for, as the real ones may name no CPU that this host lacks: thread creation would fail. */
+static struct {
+    const void *attributes;
+    uint64_t set[NP_MAX_CPUS / 64];
+} kept[ATTRIBUTES_KEPT];
+static uint32_t kept_next;
+
+uint32_t np_attr_affinity(const void *attributes) {
+    for (uint32_t i = 0; attributes != NULL && i < ATTRIBUTES_KEPT; i++)
+        if (__atomic_load_n(&kept[i].attributes, __ATOMIC_ACQUIRE) == attributes) return i + 1;
+    return 0;
+}
+
+static void inherit(struct np_slot *slot) {
+    if (slot->parent_thread == NP_NONE32) return;
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
+        struct np_slot *parent = np_slot_at(index);
+        if (parent == slot || parent->thread_index != slot->parent_thread) continue;
+        if (__atomic_load_n(&parent->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
+        np_ss(slot)->policy_mode = np_ss(parent)->policy_mode;
+        np_ss(slot)->policy_nodes = np_ss(parent)->policy_nodes;
+        np_ss(slot)->has_affinity = np_ss(parent)->has_affinity;
+        memcpy(np_ss(slot)->affinity, np_ss(parent)->affinity, sizeof np_ss(slot)->affinity);
+        return;
+    }
+}
+
+void np_numa_thread_start(struct np_slot *slot, uint32_t attributes) {
+    if (np_arena->config.mode != NP_MODE_INSTRUMENT || !np_sim.ready) return;
+    struct np_sim_slot *sim = np_ss(slot);
+    inherit(slot);
+    if (attributes != 0 && attributes <= ATTRIBUTES_KEPT) {
+        memcpy(sim->affinity, kept[attributes - 1].set, sizeof sim->affinity);
+        sim->has_affinity = 1;
+    }
+    if (!sim->has_affinity) return;
+    uint32_t cpu = choose_cpu(slot, sim->affinity);
+    if (cpu < NP_MAX_CPUS) put_on(slot, cpu);
+}
+
+/* ---- what programs call ---- */
+
+NP_EXPORT int sched_getcpu(void) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    return slot != NULL ? (int)slot->cpu : NP_REAL_AS(int (*)(void), sched_getcpu)();
+}
+
+NP_EXPORT int getcpu(unsigned *cpu, unsigned *node) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    if (slot == NULL) return NP_REAL_AS(int (*)(unsigned *, unsigned *), getcpu)(cpu, node);
+    if (cpu != NULL) *cpu = slot->cpu;
+    if (node != NULL) *node = slot->node;
+    return 0;
+}
+
+NP_EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
+    if (!np_is_simulated()) return NP_REAL_AS(int (*)(pid_t, size_t, const cpu_set_t *), sched_setaffinity)(pid, bytes, set);
+    struct np_slot *self = np_self(), *slot = pid == 0 ? self : slot_of_tid(pid);
+    uint64_t wanted[NP_MAX_CPUS / 64];
+    take_set(wanted, set, bytes);
+    int error = slot == NULL ? (pid == 0 ? 0 : ESRCH) : set_affinity(slot, wanted, slot == self);
+    if (error == 0) return 0;
+    errno = error;
+    return -1;
+}
+
+NP_EXPORT int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set) {
+    if (!np_is_simulated()) return NP_REAL_AS(int (*)(pid_t, size_t, cpu_set_t *), sched_getaffinity)(pid, bytes, set);
+    int error = give_set(pid == 0 ? np_self_if_live() : slot_of_tid(pid), set, bytes);
+    if (error == 0) return 0;
+    errno = error;
+    return -1;
+}
+
+NP_EXPORT int pthread_setaffinity_np(pthread_t thread, size_t bytes, const cpu_set_t *set) {
+    if (!np_is_simulated()) return NP_REAL_AS(int (*)(pthread_t, size_t, const cpu_set_t *), pthread_setaffinity_np)(thread, bytes, set);
+    uint64_t wanted[NP_MAX_CPUS / 64];
+    take_set(wanted, set, bytes);
+    struct np_slot *slot = slot_of_pthread(thread);
+    return slot == NULL ? 0 : set_affinity(slot, wanted, pthread_equal(thread, pthread_self()));
+}
+
+NP_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *set) {
+    if (!np_is_simulated()) return NP_REAL_AS(int (*)(pthread_t, size_t, cpu_set_t *), pthread_getaffinity_np)(thread, bytes, set);
+    return give_set(slot_of_pthread(thread), set, bytes);
+}
+
+NP_EXPORT int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t bytes, const cpu_set_t *set) {
+    if (!np_is_simulated())
+        return NP_REAL_AS(int (*)(pthread_attr_t *, size_t, const cpu_set_t *), pthread_attr_setaffinity_np)(attributes, bytes, set);
+    uint32_t at = np_attr_affinity(attributes);
+    if (at == 0) at = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT + 1;
+    __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    if (bytes == 0) return 0;
+    take_set(kept[at - 1].set, set, bytes);
+    __atomic_store_n(&kept[at - 1].attributes, (const void *)attributes, __ATOMIC_RELEASE);
+    return 0;
+}
+
+NP_EXPORT int pthread_attr_destroy(pthread_attr_t *attributes) {
+    uint32_t at = np_attr_affinity(attributes);
+    if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_destroy)(attributes);
+}
+
+NP_EXPORT int get_nprocs(void) {
+    if (np_is_simulated()) return (int)cpu_count();
+    return NP_REAL_AS(int (*)(void), get_nprocs)();
+}
+
+NP_EXPORT int get_nprocs_conf(void) {
+    if (np_is_simulated()) return (int)cpu_count();
+    return NP_REAL_AS(int (*)(void), get_nprocs_conf)();
+}
+
+NP_EXPORT long sysconf(int name) {
+    if ((name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF) && np_is_simulated()) return (long)cpu_count();
+    return NP_REAL_AS(long (*)(int), sysconf)(name);
+}

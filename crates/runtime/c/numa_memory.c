@@ -1,0 +1,140 @@
+/* numa_memory.c: the simulated machine as programs see it, memory: the system calls' policies (mbind, set_mempolicy, get_mempolicy, move_pages), as
+ * libnuma exports them. Each acts on the simulated pages (pages.c) and leaves the real ones alone; where no machine is simulated, each passes
+ * through.
+ *
+ * Moving a page costs the calling thread MOVE_MICROSECONDS of program time: the order of what the kernel takes for 4 KiB. */
+#define _GNU_SOURCE
+#include "memsim.h"
+#include "vtime.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MOVE_MICROSECONDS 3
+#define MODE_MASK 0xff /* above it: MPOL_F_STATIC_NODES, _RELATIVE_NODES, _NUMA_BALANCING */
+enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MODE_PREFERRED_MANY, MODE_WEIGHTED, MODES };
+enum { FLAG_NODE = 1, FLAG_ADDRESS = 2, FLAG_ALLOWED = 4 }; /* get_mempolicy */
+enum { MF_STRICT = 1, MF_MOVE = 2, MF_MOVE_ALL = 4 };       /* mbind, move_pages */
+
+static int fail(int error) {
+    errno = error;
+    return -1;
+}
+
+static uint64_t all_nodes(void) {
+    uint64_t nodes = 0;
+    for (uint32_t i = 0; i < np_sim.memory_nodes; i++) nodes |= 1ull << np_sim.memory_node[i];
+    return nodes;
+}
+
+/* The mask's first 64 nodes. The kernel's maxnode is one more than the number of bits. */
+static uint64_t take_mask(const unsigned long *mask, unsigned long bits) {
+    if (mask == NULL || bits <= 1) return 0;
+    return bits - 1 >= 64 ? mask[0] : mask[0] & ((1ull << (bits - 1)) - 1);
+}
+
+/* False (EINVAL): what the kernel would not take either. */
+static bool sound(int mode, uint64_t nodes) {
+    if (mode < 0 || mode >= MODES || (nodes & ~all_nodes()) != 0) return false;
+    if (mode == MODE_DEFAULT || mode == MODE_LOCAL) return nodes == 0;
+    return nodes != 0 || mode == MODE_PREFERRED;
+}
+
+static void charge_moves(struct np_slot *slot, uint64_t pages) {
+    np_clock_advance(slot, pages * np_arena->config.clock_khz * MOVE_MICROSECONDS / 1000);
+}
+
+/* Pages of the range that are on a node outside the mask go to its nodes in turn. */
+static void move_range(struct np_slot *slot, uintptr_t address, size_t bytes, int mode, uint64_t nodes) {
+    uint64_t moved = 0, turn = 0;
+    if (nodes == 0) nodes = 1ull << (slot->node % 64);
+    for (uintptr_t page = address; page < address + bytes; page += 1ul << NP_PAGE_SHIFT, turn++) {
+        uint64_t rest = nodes;
+        if (mode == MODE_INTERLEAVE || mode == MODE_WEIGHTED)
+            for (uint64_t skip = turn % (uint32_t)__builtin_popcountll(nodes); skip > 0; skip--) rest &= rest - 1;
+        int now = np_page_query(page), to = __builtin_ctzll(rest);
+        bool fits = mode == MODE_INTERLEAVE || mode == MODE_WEIGHTED ? now == to : now >= 0 && (nodes >> now & 1);
+        if (now >= 0 && !fits) moved += np_page_move(slot, page, (uint32_t)to);
+    }
+    np_place_flush(slot);
+    charge_moves(slot, moved);
+}
+
+NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    if (slot == NULL) {
+        long (*real)(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) = np_real("mbind");
+        return real != NULL ? real(start, bytes, mode, mask, bits, flags) : fail(ENOSYS);
+    }
+    uint64_t nodes = take_mask(mask, bits);
+    mode &= MODE_MASK;
+    if (!sound(mode, nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
+    if (!np_enter(slot)) return 0;
+    np_pages_policy((uintptr_t)start, bytes, mode, &nodes, 1);
+    if ((flags & (MF_MOVE | MF_MOVE_ALL)) && mode != MODE_DEFAULT) move_range(slot, (uintptr_t)start, bytes, mode, nodes);
+    np_leave(slot);
+    return 0;
+}
+
+NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long bits) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    if (slot == NULL) {
+        long (*real)(int, const unsigned long *, unsigned long) = np_real("set_mempolicy");
+        return real != NULL ? real(mode, mask, bits) : fail(ENOSYS);
+    }
+    uint64_t nodes = take_mask(mask, bits);
+    mode &= MODE_MASK;
+    if (!sound(mode, nodes)) return fail(EINVAL);
+    np_thread_policy(slot, mode, &nodes, 1);
+    return 0;
+}
+
+NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *address, unsigned flags) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    if (slot == NULL) {
+        long (*real)(int *, unsigned long *, unsigned long, void *, unsigned) = np_real("get_mempolicy");
+        return real != NULL ? real(mode, mask, bits, address, flags) : fail(ENOSYS);
+    }
+    const struct np_sim_slot *sim = np_ss(slot);
+    uint64_t nodes = flags & FLAG_ALLOWED ? all_nodes() : sim->policy_nodes;
+    if (mask != NULL) {
+        memset(mask, 0, bits / 8);
+        if (bits >= 64) mask[0] = nodes;
+    }
+    if (mode == NULL || (flags & FLAG_ALLOWED)) return 0;
+    *mode = (int)sim->policy_mode;
+    if ((flags & (FLAG_NODE | FLAG_ADDRESS)) == (FLAG_NODE | FLAG_ADDRESS)) {
+        if (!np_enter(slot)) return 0;
+        *mode = (int)np_page_home(slot, (uintptr_t)address); /* the kernel, too, faults the page in for this */
+        np_leave(slot);
+    }
+    return 0;
+}
+
+NP_EXPORT long move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags) {
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    if (slot == NULL || (pid != 0 && (uint32_t)pid != slot->pid)) {
+        long (*real)(int, unsigned long, void **, const int *, int *, int) = np_real("move_pages");
+        return real != NULL ? real(pid, count, pages, nodes, status, flags) : fail(ENOSYS);
+    }
+    if (!np_enter(slot)) return 0;
+    uint64_t moved = 0;
+    for (unsigned long i = 0; i < count; i++) {
+        uintptr_t address = (uintptr_t)pages[i];
+        int now = np_page_query(address);
+        if (nodes != NULL && now >= 0) {
+            bool exists = nodes[i] >= 0 && nodes[i] < 64 && (all_nodes() >> nodes[i] & 1);
+            if (!exists) {
+                if (status != NULL) status[i] = -ENODEV;
+                continue;
+            }
+            if (now != nodes[i] && np_page_move(slot, address, (uint32_t)nodes[i])) moved++;
+            now = np_page_query(address);
+        }
+        if (status != NULL) status[i] = now >= 0 ? now : -ENOENT;
+    }
+    np_place_flush(slot);
+    charge_moves(slot, moved);
+    np_leave(slot);
+    return 0;
+}
