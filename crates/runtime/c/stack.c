@@ -1,9 +1,11 @@
 /* stack.c: call stacks to identifiers.
  *
- * A stack is known by a 64-bit hash of its return addresses and of the state of the loader's list. Each thread keeps the ones that it meets in a small
- * cache; behind it lies one table per process. Whoever meets a stack first writes its NP_REC_STACK before the number can be seen by others; a number
- * whose record was lost is never given out. Before any of it, each thread remembers for some call sites what its last walk there read: where
- * the same words are still in place, the stack is the same, and nothing needs to be walked. A full table costs nothing but doubles: the number then lives in the thread's cache alone.
+ * A stack is known by a 64-bit hash of its return addresses and of the state of the loader's list. Each thread keeps the
+ * ones that it meets in a small cache; behind it lies one table per process. Whoever meets a stack first writes its
+ * NP_REC_STACK before the number can be seen by others; a number whose record was lost is never given out. Before any of it,
+ * each thread remembers for some call sites what its last walk there read: where the same words are still in place, the
+ * stack is the same, and nothing needs to be walked. A full table costs nothing but doubles: the number then lives in the
+ * thread's cache alone.
  */
 #include "track.h"
 
