@@ -1,0 +1,158 @@
+/* direct.c: accesses made by calling the entry points themselves, from code that is not instrumented: every one of them is known.
+ * `direct CASE [SEED]`. The cases and what must come out of each are in ../sim_model.rs. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void __tsan_read8(void *);
+void __tsan_write8(void *);
+void __tsan_read_write8(void *);
+void __tsan_unaligned_read8(void *);
+void __tsan_read_range(void *, size_t);
+void *__tsan_memcpy(void *, const void *, size_t);
+
+#define LINE 64
+#define PAGE 4096
+#define BASE ((char *)0x100000000000)
+
+static uint64_t seed = 1;
+static uint64_t next(void) {
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return seed >> 33;
+}
+
+static char *map(char *at, size_t bytes) {
+    char *block = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (block == MAP_FAILED) exit(3);
+    return block;
+}
+
+static void read_lines(char *block, size_t lines) {
+    for (size_t i = 0; i < lines; i++) __tsan_read8(block + i * LINE);
+}
+
+/* ---- threads that take turns ---- */
+
+#define THREADS 4
+static pthread_barrier_t barrier;
+static char *block;
+static size_t rounds;
+static size_t stride;
+
+static void *alternate(void *argument) {
+    size_t me = (size_t)argument;
+    for (size_t round = 0; round < rounds; round++) {
+        pthread_barrier_wait(&barrier);
+        if (round % 2 == me) __tsan_write8(block + me * stride);
+    }
+    return NULL;
+}
+
+static void *touch_quarter(void *argument) {
+    char *mine = block + (size_t)argument * 64 * PAGE;
+    for (size_t page = 0; page < 64; page++) __tsan_write8(mine + page * PAGE);
+    return NULL;
+}
+
+static void *read_all(void *argument) {
+    (void)argument;
+    pthread_barrier_wait(&barrier);
+    read_lines(block, 2000);
+    return NULL;
+}
+
+static void run_threads(void *(*routine)(void *), size_t count) {
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&barrier, NULL, (unsigned)count);
+    for (size_t i = 0; i < count; i++) pthread_create(&threads[i], NULL, routine, (void *)i);
+    for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- cases ---- */
+
+static void fit(void) {
+    read_lines(block, 1000);
+    for (int i = 0; i < 100000; i++) __tsan_read8(block + next() % 1000 * LINE + next() % 8 * 8);
+}
+
+static void uniform(size_t lines) {
+    for (int i = 0; i < 1000000; i++) __tsan_read8(block + next() % lines * LINE);
+}
+
+static void ping_pong(size_t bytes_apart) {
+    stride = bytes_apart;
+    rounds = 2000;
+    run_threads(alternate, 2);
+}
+
+static void first_touch(void) {
+    run_threads(touch_quarter, THREADS);
+    read_lines(block, 4 * 64 * PAGE / LINE);
+}
+
+static void *touch_again(void *argument) {
+    (void)argument;
+    for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
+    return NULL;
+}
+
+static void forget(void) {
+    for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
+    munmap(block, 1 << 26);
+    map(BASE, 1 << 26);
+    run_threads(touch_again, 1);
+}
+
+static void forked(void) {
+    for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
+    pid_t child = fork();
+    if (child == 0) {
+        for (size_t page = 0; page < 128; page++) __tsan_read8(block + page * PAGE);
+        exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    if (status != 0) exit(4);
+}
+
+static void ranges(void) {
+    for (size_t i = 0; i < 100; i++) __tsan_unaligned_read8(block + i * 2 * LINE + LINE - 4); /* two lines each */
+    char *other = block + (1 << 20);
+    for (size_t i = 0; i < 100; i++) __tsan_read_range(other + i * 1088 + 60, 1000); /* 17 lines each, touching 17 * 100 */
+    other = block + (2 << 20);
+    __tsan_memcpy(other, block + (3 << 20), 6400); /* 100 lines read, 100 written */
+}
+
+static void mixed(void) {
+    char *far = block + (8 << 20);
+    for (size_t page = 0; page < 2048; page++) __tsan_write8(block + page * PAGE);
+    run_threads(touch_quarter, THREADS);
+    for (int i = 0; i < 400000; i++) {
+        __tsan_read8(block + next() % (1 << 19) * LINE);
+        if (i % 3 == 0) __tsan_write8(far + next() % (1 << 18) * LINE);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (argc > 2) seed = strtoull(argv[2], NULL, 0);
+    block = map(BASE, 1 << 26);
+    if (!strcmp(name, "fit")) fit();
+    else if (!strcmp(name, "uniform")) uniform(4 * 1024 * 9);
+    else if (!strcmp(name, "ping-pong")) ping_pong(8);
+    else if (!strcmp(name, "apart")) ping_pong(LINE);
+    else if (!strcmp(name, "shared")) run_threads(read_all, THREADS);
+    else if (!strcmp(name, "first-touch")) first_touch();
+    else if (!strcmp(name, "forget")) forget();
+    else if (!strcmp(name, "fork")) forked();
+    else if (!strcmp(name, "ranges")) ranges();
+    else if (!strcmp(name, "mixed")) mixed();
+    else return 2;
+    return 0;
+}

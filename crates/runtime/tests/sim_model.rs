@@ -1,0 +1,286 @@
+//! The simulated memory system against what is known to be true: programs whose every access is known (`sim/direct.c` calls the entry points itself),
+//! run under a small recorder (`sim/harness.c`: four nodes of four CPUs, private filters of 9,216 lines, 9 ways).
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+/// Lines of a private filter: 1024 sets of 9 ways.
+const PRIVATE_LINES: f64 = 9216.0;
+/// The harness's machine, threads spread over its nodes: thread k runs on node k % 4. Accesses of the program's start that are not the test's: a few
+/// block copies and string lengths of `main`.
+const SLACK: u64 = 16;
+
+struct Lab {
+    dir: TempDir,
+    tracker: PathBuf,
+    callouts: PathBuf,
+}
+
+/// One `name value...` line of the harness per key; `thread k` for threads.
+struct Outcome {
+    lines: HashMap<String, Vec<String>>,
+}
+
+impl Outcome {
+    /// The number behind `name` in the line `key`.
+    fn number(&self, key: &str, name: &str) -> u64 {
+        let words = self.lines.get(key).unwrap_or_else(|| panic!("the harness printed no {key:?}"));
+        let at = words.iter().position(|word| word == name).unwrap_or_else(|| panic!("no {name:?} in {key:?}"));
+        words[at + 1].parse().expect("a number")
+    }
+
+    /// The number right behind the key.
+    fn first(&self, key: &str) -> u64 {
+        self.lines[key][0].parse().expect("a number")
+    }
+
+    /// The four numbers, one per node, behind `name` (or the key itself).
+    fn nodes(&self, key: &str, name: Option<&str>) -> Vec<u64> {
+        let words = &self.lines[key];
+        let at = name.map_or(0, |name| words.iter().position(|word| word == name).expect("named") + 1);
+        words[at..at + 4].iter().map(|word| word.parse().expect("a number")).collect()
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim").join(name)
+}
+
+fn check(output: &Output, what: &str) {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let dir = TempDir::new().expect("a temporary directory");
+        let unpacked = numapilot_runtime::unpack(&dir.path().join("cache")).expect("unpacked");
+        let lab = Lab { dir, tracker: unpacked.tracker, callouts: unpacked.callouts };
+        let wire = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+        let made = Command::new("gcc").args(["-O2", wire]).arg(source("harness.c")).arg("-o").arg(lab.path("harness")).output();
+        check(&made.expect("gcc"), "harness.c");
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Compiles and links with the call-outs, as `numapilot cc` does; `options` decide whether it is instrumented.
+    fn build(&self, compiler: &str, options: &[&str], input: &Path, name: &str) -> PathBuf {
+        let object = self.path(&format!("{name}.o"));
+        let made = Command::new(compiler).args(options).arg("-c").arg(input).arg("-o").arg(&object).output();
+        check(&made.expect("a compiler"), name);
+        let exports = self.path("exports.list");
+        std::fs::write(&exports, "{ __tsan_*; __wrap_*; numapilot_callouts; };").expect("written");
+        let program = self.path(name);
+        let wrapped = ["memcpy", "memmove", "mempcpy", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "memcmp", "bcmp"];
+        let wrapped = wrapped.iter().chain(&["memchr", "strlen", "strcpy", "strcmp"]).map(|name| format!("-Wl,--wrap={name}"));
+        let linked = Command::new("gcc")
+            .arg(&object)
+            .args(wrapped)
+            .arg(format!("-Wl,--dynamic-list={}", exports.display()))
+            .args([Path::new("-Wl,--whole-archive"), &self.callouts, Path::new("-Wl,--no-whole-archive")])
+            .args(["-pthread", "-ldl", "-o"])
+            .arg(&program)
+            .output();
+        check(&linked.expect("gcc"), name);
+        program
+    }
+
+    fn record(&self, period: u64, settings: &[(&str, &str)], program: &Path, arguments: &[&str]) -> Outcome {
+        let output = Command::new("timeout")
+            .arg("120")
+            .arg(self.path("harness"))
+            .arg(&self.tracker)
+            .args([&period.to_string(), "0"])
+            .arg(program)
+            .args(arguments)
+            .envs(settings.iter().copied())
+            .output()
+            .expect("the harness");
+        check(&output, &format!("{} {arguments:?}", program.display()));
+        let mut lines = HashMap::new();
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            if words.first().is_some_and(|word| word == "thread") {
+                lines.insert(format!("thread {}", words[1]), words[2..].to_vec());
+            } else if !words.is_empty() {
+                lines.insert(words[0].clone(), words[1..].to_vec());
+            }
+        }
+        Outcome { lines }
+    }
+
+    fn direct(&self) -> PathBuf {
+        self.build("gcc", &["-O2"], &source("direct.c"), "direct")
+    }
+}
+
+fn about(found: u64, expected: u64) {
+    assert!(found >= expected && found <= expected + SLACK, "{found}, not {expected} (up to {SLACK} more for the program's start)");
+}
+
+#[test]
+fn a_working_set_that_fits_misses_once_per_line() {
+    let lab = Lab::new();
+    let outcome = lab.record(100, &[], &lab.direct(), &["fit"]);
+    about(outcome.number("total", "accesses"), 101_000);
+    about(outcome.number("total", "memory"), 1000);
+    about(outcome.nodes("home", None)[0], 1000);
+}
+
+/// Independent uniform accesses to W lines hit a full cache of C lines with probability C / W, whatever is replaced.
+#[test]
+fn uniform_accesses_hit_in_proportion_to_the_capacity() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for seed in ["1", "2", "3"] {
+        let outcome = lab.record(100, &[("SEED", seed)], &program, &["uniform", seed]);
+        let cold = PRIVATE_LINES * 4.0;
+        let expected = 1e6 * (1.0 - PRIVATE_LINES / cold);
+        // Filling up adds at most the capacity in misses. The deviation of the mean of a million draws is below 500, set imbalance aside.
+        let found = outcome.number("total", "l3") as f64;
+        assert!(found > expected - 3000.0 && found < expected + PRIVATE_LINES + 3000.0, "seed {seed}: {found} of {expected}");
+        // 2.3 MB of lines fit the L3 of 6 MiB, but for crowded sets: memory is asked about once per line.
+        let memory = outcome.number("total", "memory") as f64;
+        assert!(memory >= cold && memory < cold * 1.2, "seed {seed}: {memory} memory accesses for {cold} lines");
+    }
+}
+
+#[test]
+fn false_sharing_shows_as_cache_transfers_and_private_lines_do_not() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    let together = lab.record(100, &[], &program, &["ping-pong"]);
+    assert_eq!(together.number("total", "peer"), 1999, "every write but the first finds the line written by the other");
+    assert_eq!(together.nodes("thread 1", Some("home"))[1], 1000, "counted at the home of the page");
+    let apart = lab.record(100, &[], &program, &["apart"]);
+    assert_eq!(apart.number("total", "peer"), 0);
+    about(apart.number("total", "memory"), 2);
+    let shared = lab.record(100, &[], &program, &["shared"]);
+    assert_eq!(shared.number("total", "peer"), 0, "lines that are only read are shared in peace");
+    about(shared.number("total", "memory"), 8000);
+}
+
+#[test]
+fn pages_live_where_they_are_touched_first() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    let outcome = lab.record(100, &[], &program, &["first-touch"]);
+    for thread in 1..=4 {
+        let key = format!("thread {thread}");
+        assert_eq!(outcome.nodes(&key, Some("home"))[thread % 4], 64, "{key} touches its own pages");
+    }
+    let placed = outcome.nodes("placed", None);
+    assert_eq!(placed[1..], [64, 64, 64]);
+    about(placed[0], 64);
+    assert_eq!(outcome.nodes("thread 0", Some("home"))[1..], [4096, 4096, 4096], "then one thread reads them all");
+    // A node without memory: its threads' pages go to the nearest that has some.
+    let without = lab.record(100, &[("MEMORYLESS", "2")], &program, &["first-touch"]);
+    assert_eq!(without.nodes("thread 2", Some("home")), [0, 0, 0, 64]);
+}
+
+#[test]
+fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    let forget = lab.record(100, &[], &program, &["forget"]);
+    assert_eq!(forget.nodes("thread 1", Some("home")), [0, 64, 0, 0], "the same addresses, mapped anew");
+    let fork = lab.record(100, &[], &program, &["fork"]);
+    assert_eq!(fork.nodes("thread 1", Some("home")), [64, 64, 0, 0], "the parent's pages stay, the child's own are on its node");
+}
+
+#[test]
+fn accesses_are_counted_line_by_line() {
+    let lab = Lab::new();
+    let outcome = lab.record(100, &[], &lab.direct(), &["ranges"]);
+    about(outcome.number("total", "memory"), 200 + 1700 + 200);
+    assert_eq!(outcome.number("total", "written"), 100);
+}
+
+/// The sum of weights can differ from the exact count by less than a period per thread; shares of nodes are within three standard deviations, for
+/// fixed and for adapted periods.
+#[test]
+fn samples_are_unbiased() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    let mut deviations = Vec::new();
+    for seed in 1..=8 {
+        let (text, period) = (seed.to_string(), if seed % 2 == 0 { 0 } else { 97 });
+        let outcome = lab.record(period, &[("SEED", &text)], &program, &["mixed", &text]);
+        let exact = outcome.number("total", "memory");
+        let weight: u64 = outcome.nodes("samples", Some("weight")).iter().sum();
+        let largest = if period == 0 { exact / 20 } else { period * 5 };
+        assert!(exact.abs_diff(weight) < largest, "seed {seed}: {weight} of {exact}");
+        let samples = outcome.first("samples") as f64;
+        let share = |part: u64, whole: u64| part as f64 / whole as f64;
+        let written = share(outcome.number("total", "written"), exact);
+        let estimate = share(outcome.number("samples", "written"), weight);
+        let sigma = (written * (1.0 - written) / samples).sqrt();
+        // Adapted periods weight samples unequally: fewer effective ones.
+        let z = (estimate - written) / (sigma * if period == 0 { 2.0 } else { 1.0 });
+        assert!(z.abs() < 4.0, "seed {seed}: writes {estimate} of {written}, {z} deviations");
+        deviations.push(z);
+    }
+    let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
+    assert!(mean.abs() < 3.0 / (deviations.len() as f64).sqrt(), "biased: {deviations:?}");
+}
+
+const GCC: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
+const CLANG: &[&str] = &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
+
+fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
+    let all = [("gcc", GCC), ("clang", CLANG)];
+    all.into_iter().filter(|(name, _)| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())).collect()
+}
+
+#[test]
+fn atomics_are_atomic_recorded_or_not() {
+    let lab = Lab::new();
+    assert!(!compilers().is_empty());
+    for (compiler, options) in compilers() {
+        for level in ["-O0", "-O2"] {
+            let options: Vec<&str> = options.iter().copied().chain([level]).collect();
+            let program = lab.build(compiler, &options, &source("atomics.c"), &format!("atomics-{compiler}{level}"));
+            check(&Command::new(&program).output().expect("it runs alone"), compiler);
+            let outcome = lab.record(100, &[], &program, &[]);
+            assert!(outcome.number("total", "peer") > 0, "{compiler} {level}: four threads write the same lines");
+        }
+    }
+}
+
+/// Whatever the compilers call at any level of optimisation, the archive has.
+#[test]
+fn no_entry_point_is_missing() {
+    let lab = Lab::new();
+    let symbols = |path: &Path, wanted: fn(&str) -> bool| -> Vec<String> {
+        let output = Command::new("nm").arg(path).output().expect("nm");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let named = text.lines().filter_map(|line| {
+            let mut words = line.split_whitespace().rev();
+            Some((words.next()?.to_owned(), words.next()?.to_owned()))
+        });
+        named.filter(|(name, kind)| name.starts_with("__tsan_") && wanted(kind)).map(|(name, _)| name).collect()
+    };
+    let defined = symbols(&lab.callouts, |kind| kind != "U");
+    assert!(defined.len() > 150, "{} entry points", defined.len());
+    for (compiler, options) in compilers() {
+        for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+            for (file, extra) in [("atomics.c", "-g"), ("direct.c", "-g"), ("harness.c", "-g"), ("accesses.cpp", "-std=c++17")] {
+                let object = lab.path("x.o");
+                let mut command = Command::new(compiler);
+                command.args(options).args([level, extra, concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c"), "-c"]);
+                check(&command.arg(source(file)).arg("-o").arg(&object).output().expect("a compiler"), file);
+                for name in symbols(&object, |kind| kind == "U") {
+                    assert!(defined.contains(&name), "{compiler} {level} {file}: {name} is not in the archive");
+                }
+            }
+        }
+    }
+}
