@@ -14,8 +14,12 @@ use super::TableError;
 use super::element::{ColumnInput, ReadFault, Strings};
 use super::pages::CheckedPages;
 use super::rows::Table;
+use super::schema::ROWS_PER_GROUP;
 use super::write::checksum;
 use crate::meta::{META_FILE, Meta};
+
+/// Larger row groups are refused: a few bytes can claim billions of nulls. Ours hold at most [`ROWS_PER_GROUP`].
+const MAX_ROWS_PER_GROUP: usize = 16 * ROWS_PER_GROUP;
 
 /// A complete trace at rest.
 #[derive(Debug)]
@@ -159,6 +163,9 @@ impl<T: Table> TableReader<T> {
             guarded(|| Ok(self.reader.get_row_group(self.next)?)).map_err(|fault| damaged(fault.to_string()))?;
         let rows =
             usize::try_from(group.metadata().num_rows()).map_err(|_| damaged("has a negative row count".into()))?;
+        if rows > MAX_ROWS_PER_GROUP {
+            return Err(damaged(format!("row group {} claims {rows} rows", self.next)));
+        }
         for (index, column) in T::COLUMNS.iter().enumerate() {
             let position = self.positions[index];
             read_column(&*group, position, rows, &mut self.strings, index, columns).map_err(|fault| match fault {
