@@ -1,0 +1,167 @@
+//! What the end-to-end tests share: the program under test, compiled samples, the workloads, recordings and reports.
+//!
+//! Everything built lands below cargo's folder for temporary files of tests; file locks keep test binaries that run side by side from building the
+//! same thing twice.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::fs::File;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_numapilot");
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
+}
+
+/// A folder that goes away with its value.
+pub fn scratch() -> TempDir {
+    tempfile::Builder::new().prefix("cli-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder")
+}
+
+/// A command of the binary under test, with nothing of the caller's environment that changes what it does.
+pub fn numapilot<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).env_remove("NO_COLOR").env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    command
+}
+
+/// What a finished command left.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; -1: killed by a signal.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    fn from(output: Output) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8 output");
+        Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Itself, if the command succeeded.
+    #[track_caller]
+    pub fn succeeded(self) -> Ran {
+        assert_eq!(self.code, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command) -> Ran {
+    Ran::from(command.output().expect("the command starts"))
+}
+
+/// Runs the binary under test to its end.
+pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
+    finish(&mut numapilot(arguments))
+}
+
+/// Holds a lock file; freed when dropped.
+fn lock(name: &str) -> File {
+    let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).expect("a lock file");
+    file.lock().expect("the lock");
+    file
+}
+
+/// Builds one program from `source`, with call-outs. `language` is `cc` or `c++`; libraries come last in `flags`.
+#[track_caller]
+pub fn build(folder: &Path, name: &str, language: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let file = folder.join(format!("{name}.{}", if language == "cc" { "c" } else { "cpp" }));
+    fs::write(&file, source).expect("source is written");
+    let program = folder.join(name);
+    let mut command = numapilot(&[language, "-O1", "-g", "-pthread", "-o"]);
+    finish(command.arg(&program).arg(&file).args(flags)).succeeded();
+    program
+}
+
+/// Builds one program without call-outs, by the system's compiler.
+#[track_caller]
+pub fn build_plain(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let file = folder.join(format!("{name}.c"));
+    fs::write(&file, source).expect("source is written");
+    let program = folder.join(name);
+    finish(Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&file).args(flags)).succeeded();
+    program
+}
+
+/// The workload of this name, built with call-outs.
+pub fn workload(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(build_workloads).join(name)
+}
+
+fn build_workloads() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workloads");
+    let _lock = lock("workloads.lock");
+    let mut make = Command::new("make");
+    make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").arg("-C").arg(root().join("workloads"));
+    make.arg(format!("OUT={}", folder.display()));
+    make.arg(format!("CC={BINARY} cc")).arg(format!("CXX={BINARY} c++"));
+    make.args(["streamcluster", "facerec", "psearchy", "cg"].map(|name| folder.join(name)));
+    finish(&mut make).succeeded();
+    folder
+}
+
+/// Records a program quietly into `trace`; returns what the recorder and the program printed.
+pub fn record<S: AsRef<OsStr>>(trace: &Path, options: &[&str], program: &Path, arguments: &[S]) -> Ran {
+    let mut command = numapilot(&["record", "--quiet", "--force", "-o"]);
+    command.arg(trace).args(options).arg("--").arg(program).args(arguments);
+    finish(&mut command)
+}
+
+/// The report of a trace as JSON.
+#[track_caller]
+pub fn report_json(trace: &Path, options: &[&str]) -> Value {
+    let mut command = numapilot(&["report", "--json"]);
+    let ran = finish(command.arg(trace).args(options)).succeeded();
+    serde_json::from_str(&ran.stdout).expect("the report is JSON")
+}
+
+/// A number in a report, by JSON pointer.
+#[track_caller]
+pub fn number(value: &Value, pointer: &str) -> f64 {
+    let found = value.pointer(pointer).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("no number at {pointer} of {value}"))
+}
+
+/// The row of the site with this name.
+#[track_caller]
+pub fn site<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let sites = report["sites"].as_array().expect("sites");
+    let found = sites.iter().find(|site| site["name"] == name);
+    found.unwrap_or_else(|| panic!("no site {name} in {:?}", sites.iter().map(|site| &site["name"]).collect::<Vec<_>>()))
+}
+
+/// Seeded random numbers: splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number in `0..bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
