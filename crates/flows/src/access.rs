@@ -2,6 +2,7 @@
 //!
 //! A row costs 45 bytes and each order 4 more. Rows that share a time keep the order in which they really happened.
 
+use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::Level;
@@ -10,6 +11,8 @@ use serde::Serialize;
 
 use crate::model::LocationId;
 
+/// Of a cache line.
+const LINE_BYTES: u64 = 64;
 const NO_NODE: u16 = u16::MAX;
 const NO_CPU: u32 = u32::MAX;
 const NO_OBJECT: u32 = u32::MAX;
@@ -56,6 +59,9 @@ pub struct AccessRef {
     pub latency_cycles: Option<u32>,
     /// How many memory accesses it stands for.
     pub weight: u32,
+    /// How many accesses all samples of its cache line (in its address space) stand for, where only some lines were simulated:
+    /// they were chosen together. Its own weight where every line was.
+    pub cluster: f64,
 }
 
 impl AccessRef {
@@ -86,6 +92,7 @@ impl AccessRef {
             level: Level::Unknown,
             latency_cycles: None,
             weight: 1,
+            cluster: 1.0,
         }
     }
 }
@@ -100,6 +107,8 @@ pub struct Accesses {
     location: Vec<u32>,
     stack: Vec<u32>,
     weight: Vec<u32>,
+    /// Empty where every cache line was simulated.
+    cluster: Vec<f32>,
     latency: Vec<u32>,
     cpu: Vec<u32>,
     node: Vec<u16>,
@@ -217,6 +226,7 @@ impl Accesses {
             level: level_from_number(flags >> LEVEL_SHIFT),
             latency_cycles: some_unless(self.latency[row], NO_LATENCY),
             weight: self.weight[row],
+            cluster: self.cluster.get(row).map_or_else(|| f64::from(self.weight[row]), |&weight| f64::from(weight)),
         }
     }
 
@@ -244,6 +254,17 @@ impl Accesses {
         permute(&mut self.node, &rows);
         permute(&mut self.home, &rows);
         permute(&mut self.flags, &rows);
+    }
+
+    /// Finds the weight of each row's cluster: all samples of one cache line in one address space. `space` tells a thread's.
+    /// To be called when the rows have their final order.
+    pub(crate) fn cluster_by_line(&mut self, space: impl Fn(ThreadIndex) -> u32) {
+        let key = |row: usize| (space(ThreadIndex(self.thread[row])), self.address[row] / LINE_BYTES);
+        let mut weights: HashMap<(u32, u64), f32> = HashMap::new();
+        for row in 0..self.len() {
+            *weights.entry(key(row)).or_default() += self.weight[row] as f32;
+        }
+        self.cluster = (0..self.len()).map(|row| weights[&key(row)]).collect();
     }
 
     /// Time stamps of all rows, in nanoseconds of program time.

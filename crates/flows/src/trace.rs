@@ -108,6 +108,16 @@ impl Trace {
     pub(crate) fn set_origin(&mut self, meta: Meta, was_rebuilt: bool) {
         self.meta = meta;
         self.was_rebuilt = was_rebuilt;
+        if self.line_sampling() > 1 {
+            let spaces: Vec<u32> = self.tables.threads.iter().map(|thread| thread.process.0).collect();
+            self.tables.accesses.cluster_by_line(|thread| spaces.get(thread.0 as usize).copied().unwrap_or(0));
+        }
+    }
+
+    /// One cache line in this many was simulated (chosen by a hash of its address); 1: all of them, so that totals are exact.
+    #[must_use]
+    pub fn line_sampling(&self) -> u64 {
+        self.meta.config.get("line_sampling").and_then(serde_json::Value::as_u64).unwrap_or(1).max(1)
     }
 
     /// What is known about the recording as a whole: command, engine, machine, clock. Empty for a trace made by

@@ -84,14 +84,14 @@ pub(crate) struct AllSums {
 
 impl AllSums {
     pub fn add(&mut self, access: &AccessRef) {
-        self.all.add(access.weight);
+        self.all.add(access);
         if access.is_write {
-            self.writes.add(access.weight);
+            self.writes.add(access);
         }
         if let Some(is_remote) = access.is_remote() {
-            self.known.add(access.weight);
+            self.known.add(access);
             if is_remote {
-                self.remote.add(access.weight);
+                self.remote.add(access);
             }
         }
     }

@@ -8,7 +8,7 @@ use numapilot_trace::ids::{ObjectId, ThreadIndex};
 use serde::Serialize;
 
 use crate::context::{AllSums, Analysis};
-use crate::estimate::{Estimate, Tally, net_share};
+use crate::estimate::{Estimate, Tally, Weight, net_share};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -158,7 +158,7 @@ impl Accumulator {
 
     /// Adds an access to an instance. `alone`: nobody but the allocating thread was seen to access the instance so far.
     pub fn add(&mut self, analysis: &Analysis<'_>, object: Option<&Object>, access: &AccessRef, alone: bool) {
-        let weight = access.weight;
+        let weight = Weight::from(access);
         self.all.add(weight);
         if access.is_write {
             self.writes.add(weight);
@@ -169,8 +169,8 @@ impl Accumulator {
         }
         self.threads[word] |= 1 << (access.thread.0 % 64);
         if let Some(latency) = access.latency_cycles {
-            self.latency_sum += f64::from(latency) * f64::from(weight);
-            self.latency_weight += f64::from(weight);
+            self.latency_sum += f64::from(latency) * f64::from(access.weight);
+            self.latency_weight += f64::from(access.weight);
         }
         let from = access.node.and_then(|node| analysis.node_position(node));
         let home = access.home.and_then(|node| analysis.node_position(node));
@@ -194,7 +194,7 @@ impl Accumulator {
         }
     }
 
-    fn add_allocator_view(&mut self, is_allocator: bool, alone: bool, is_remote: bool, weight: u32) {
+    fn add_allocator_view(&mut self, is_allocator: bool, alone: bool, is_remote: bool, weight: Weight) {
         self.with_allocator.add(weight);
         if is_remote {
             self.remote_with_allocator.add(weight);

@@ -213,7 +213,7 @@ impl Analysis<'_> {
         let mut parts: BTreeMap<ThreadIndex, Part> = BTreeMap::new();
         let start = series.bins.first().map_or(0, |bin| bin.start.0);
         for access in own {
-            all.add(access.weight);
+            all.add(access);
             let part = parts.entry(access.thread).or_default();
             part.add(self, access);
             part.over_time.resize(series.bins.len(), 0.0);
@@ -246,7 +246,7 @@ impl Analysis<'_> {
         let mut all = Tally::default();
         let mut parts: BTreeMap<u64, Part> = BTreeMap::new();
         for access in own {
-            all.add(access.weight);
+            all.add(access);
             let stretch = (access.address.0 / PAGE_BYTES).saturating_sub(first).min(count - 1) / per_stretch;
             parts.entry(stretch).or_default().add(self, access);
         }
@@ -269,7 +269,7 @@ fn code_rows(own: &[AccessRef]) -> Vec<CodeRow> {
     let mut all = Tally::default();
     let mut parts: HashMap<LocationId, AllSums> = HashMap::new();
     for access in own {
-        all.add(access.weight);
+        all.add(access);
         parts.entry(access.location).or_default().add(access);
     }
     let row = |(location, sums): (LocationId, AllSums)| CodeRow {

@@ -3,7 +3,11 @@
 //! A sample of weight `w` stands for `w` accesses: it was taken with probability `1/w`. A [`Tally`] holds the three sums from
 //! which totals, shares and their 95 % intervals follow; `docs/metrics.md` gives the formulas. Weight 1 throughout means
 //! that nothing was left out, so intervals shrink to a point.
+//!
+//! Where only some cache lines were simulated, the samples of one line come or stay away together: such a *cluster* counts as
+//! one draw of its whole weight.
 
+use numapilot_flows::AccessRef;
 use serde::Serialize;
 
 /// Two-sided 95 % quantile of the normal distribution.
@@ -54,6 +58,35 @@ impl Estimate {
     }
 }
 
+/// What one sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weight {
+    /// Accesses that it stands for.
+    count: f64,
+    /// Accesses that all samples drawn together with it stand for, itself included.
+    cluster: f64,
+}
+
+impl From<u32> for Weight {
+    fn from(weight: u32) -> Weight {
+        let count = f64::from(weight.max(1));
+        Weight { count, cluster: count }
+    }
+}
+
+impl From<&AccessRef> for Weight {
+    fn from(access: &AccessRef) -> Weight {
+        let count = f64::from(access.weight.max(1));
+        Weight { count, cluster: access.cluster.max(count) }
+    }
+}
+
+impl From<AccessRef> for Weight {
+    fn from(access: AccessRef) -> Weight {
+        Weight::from(&access)
+    }
+}
+
 /// Sums over some samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
@@ -61,18 +94,19 @@ pub struct Tally {
     pub samples: u64,
     /// Sum of their weights: the accesses that they stand for.
     pub weight: f64,
-    /// Sum of `w (w - 1)`: the sampling variance of `weight`.
+    /// Sum of `w (c - 1)`, `c` the weight of the sample's cluster: the sampling variance of `weight`. A part of a cluster counts with
+    /// the whole cluster's weight, which errs on the wide side.
     pub variance: f64,
 }
 
 impl Tally {
     /// Adds a sample.
     #[inline]
-    pub fn add(&mut self, weight: u32) {
-        let weight = f64::from(weight.max(1));
+    pub fn add(&mut self, weight: impl Into<Weight>) {
+        let Weight { count, cluster } = weight.into();
         self.samples += 1;
-        self.weight += weight;
-        self.variance += weight * (weight - 1.0);
+        self.weight += count;
+        self.variance += count * (cluster - 1.0);
     }
 
     /// Adds another tally's samples.

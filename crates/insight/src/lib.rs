@@ -16,7 +16,7 @@ mod traffic;
 pub use context::Analysis;
 pub use decision::{DecisionRow, Pattern, RowKey};
 pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};
-pub use estimate::{Estimate, Tally};
+pub use estimate::{Estimate, Tally, Weight};
 pub use headline::{Headline, Verdict};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use totals::{Bin, Imbalance, LINE_BYTES, LinkLoad, Matrix, Series, Source, Totals, imbalance_of};

@@ -109,19 +109,19 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, analysis: &Analysis<'_>, access: &AccessRef, site: Option<SiteId>) {
-        self.all.add(access.weight);
+        self.all.add(access);
         if access.is_write {
-            self.writes.add(access.weight);
+            self.writes.add(access);
         }
         if let Some(is_remote) = access.is_remote() {
-            self.known.add(access.weight);
+            self.known.add(access);
             if is_remote {
-                self.remote.add(access.weight);
+                self.remote.add(access);
             }
         }
         self.home.resize(analysis.nodes.len(), Tally::default());
         if let Some(home) = access.home.and_then(|node| analysis.node_position(node)) {
-            self.home[home].add(access.weight);
+            self.home[home].add(access);
         }
         *self.sites.entry(site).or_default() += f64::from(access.weight);
     }
@@ -236,7 +236,7 @@ impl Analysis<'_> {
         let mut sums: Vec<Sums> = vec![Sums::default(); self.trace.threads().len()];
         let mut all = Tally::default();
         for access in self.accesses() {
-            all.add(access.weight);
+            all.add(access);
             let site = self.site_of(&access);
             if let Some(thread) = sums.get_mut(access.thread.0 as usize) {
                 thread.add(self, &access, site);
@@ -288,7 +288,7 @@ impl Analysis<'_> {
         let mut of_location: Vec<Option<usize>> = vec![None; self.trace.locations().len()];
         let mut all = Tally::default();
         for access in self.accesses() {
-            all.add(access.weight);
+            all.add(access);
             let location = self.trace.location(access.location);
             let known = of_location.get(access.location.0 as usize).copied().flatten();
             let group = known.unwrap_or_else(|| {
@@ -338,7 +338,7 @@ impl Analysis<'_> {
         let mut groups: HashMap<StackId, Sums> = HashMap::new();
         let mut all = Tally::default();
         for access in self.accesses() {
-            all.add(access.weight);
+            all.add(access);
             let site = self.site_of(&access);
             groups.entry(access.stack).or_default().add(self, &access, site);
         }

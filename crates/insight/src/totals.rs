@@ -117,7 +117,7 @@ impl Analysis<'_> {
     /// Exact number of all memory accesses: only without a filter, and where every access was counted.
     #[must_use]
     pub fn counted_total(&self) -> Option<f64> {
-        if !self.filter.is_empty() {
+        if !self.filter.is_empty() || self.trace.line_sampling() > 1 {
             return None;
         }
         let counted: u64 =
@@ -180,7 +180,7 @@ impl Analysis<'_> {
             let from = access.node.and_then(|node| self.node_position(node));
             let home = access.home.and_then(|node| self.node_position(node));
             if let (Some(from), Some(home)) = (from, home) {
-                tallies[from][home].add(access.weight);
+                tallies[from][home].add(access);
             }
         }
         let accesses = tallies.iter().map(|row| row.iter().map(Tally::total).collect()).collect();

@@ -53,6 +53,7 @@ fn trace(sketches: &[Sketch], weight: u32) -> Trace {
             location: LocationId(1),
             is_write,
             weight,
+            cluster: f64::from(weight),
             ..AccessRef::at(address)
         });
     }

@@ -317,6 +317,7 @@ impl<L: Layouts> Joiner<L> {
             level: access.level,
             latency_cycles: access.latency_cycles,
             weight: access.weight,
+            cluster: f64::from(access.weight),
         };
         sink.access(&JoinedAccess { order: self.order(record), ip: recorded_ip, access });
     }
