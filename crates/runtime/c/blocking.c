@@ -45,11 +45,12 @@ NP_EXPORT int nanosleep(const struct timespec *time, struct timespec *remaining)
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(nanosleep)(time, remaining);
     struct timespec left = {0, 0};
-    uint64_t cycles = cycles_of(time);
     np_block_begin(slot);
     int result = NP_REAL(nanosleep)(time, &left);
+    /* Read once the kernel has found it readable, and before `remaining`, which may be the same, is written. */
+    uint64_t cycles = result == 0 || errno == EINTR ? cycles_of(time) : 0;
     if (result != 0 && errno == EINTR && remaining != NULL) *remaining = left;
-    slept(slot, result == 0 || errno == EINTR ? cycles : 0, result == 0 ? NULL : &left);
+    slept(slot, cycles, result == 0 ? NULL : &left);
     return result;
 }
 
@@ -58,9 +59,13 @@ NP_EXPORT int clock_nanosleep(clockid_t clock_id, int flags, const struct timesp
     if (slot == NULL) return NP_REAL(clock_nanosleep)(clock_id, flags, time, remaining);
     struct timespec left = {0, 0};
     bool absolute = (flags & TIMER_ABSTIME) != 0;
-    uint64_t cycles = absolute ? np_cycles_until(clock_id, time) : cycles_of(time);
+    uint64_t began_ns = absolute ? np_monotonic_ns() : 0;
     np_block_begin(slot);
     int result = NP_REAL(clock_nanosleep)(clock_id, flags, time, absolute ? NULL : &left);
+    /* As in nanosleep; until a given time, what passed is known only by then. */
+    uint64_t cycles = 0;
+    if (result == 0 && absolute) cycles = np_cycles_of_ns(np_monotonic_ns() - began_ns);
+    else if (result == 0 || result == EINTR) cycles = cycles_of(time);
     if (result == EINTR && !absolute && remaining != NULL) *remaining = left;
     slept(slot, result == 0 || (result == EINTR && !absolute) ? cycles : 0, result == 0 ? NULL : &left);
     return result;
@@ -94,8 +99,8 @@ NP_EXPORT int sched_yield(void) {
 }
 
 NP_EXPORT int thrd_sleep(const struct timespec *time, struct timespec *remaining) {
-    int result = nanosleep(time, remaining);
-    return result == 0 ? 0 : errno == EINTR ? -1 : -2;
+    int result = clock_nanosleep(CLOCK_REALTIME, 0, time, remaining);
+    return result == 0 ? 0 : result == EINTR ? -1 : -2;
 }
 
 NP_EXPORT void thrd_yield(void) {
@@ -152,7 +157,8 @@ NP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *tim
 }
 
 NP_EXPORT int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
-    struct timespec time = {0, 0}; /* before: Linux writes the rest back */
+    /* glibc reads the timeout as we do; before the call, since Linux writes the rest back. */
+    struct timespec time = {0, 0};
     if (timeout != NULL) time = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
     return OUTSIDE(int, NP_REAL(select)(count, readable, writable, exceptional, timeout), cycles_of(&time) + NP_YIELD_CYCLES);
 }
@@ -228,19 +234,29 @@ static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, 
     return bytes;
 }
 
-/* Data goes out: its bytes are read from this CPU, and a pipe's reader is no earlier than now. */
-static void goes_out(struct np_slot *slot, int fd, const struct iovec *parts, int count, struct np_regs caller) {
+/* Data goes out: a pipe's reader is no earlier than now. */
+static void goes_out(struct np_slot *slot, int fd) {
     if (slot == NULL) return;
     int saved = errno;
     np_throttle(slot);
-    for (int i = 0; i < count; i++) {
-        if (parts[i].iov_base != NULL && parts[i].iov_len > 0 && parts[i].iov_len < (1ull << 40))
-            np_access_range(slot, (uintptr_t)parts[i].iov_base, parts[i].iov_len, NP_ACC_RANGE, caller);
-    }
     np_share_charge(slot);
     uint64_t key = pipe_key(fd);
     if (key != 0) np_shared_set(key, np_clock_of(slot));
     errno = saved;
+}
+
+/* It went out: its bytes were read from this CPU. Only now are the program's pointers known to be good. */
+static ssize_t went_out(struct np_slot *slot, const struct iovec *parts, int count, ssize_t bytes, struct np_regs caller) {
+    if (slot == NULL || bytes <= 0) return bytes;
+    int saved = errno;
+    size_t left = (size_t)bytes;
+    for (int i = 0; i < count && left > 0; i++) {
+        size_t part = parts[i].iov_len < left ? parts[i].iov_len : left;
+        np_access_range(slot, (uintptr_t)parts[i].iov_base, part, NP_ACC_RANGE, caller);
+        left -= part;
+    }
+    errno = saved;
+    return bytes;
 }
 
 NP_EXPORT ssize_t read(int fd, void *buffer, size_t bytes) {
@@ -286,42 +302,50 @@ NP_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
 
 NP_EXPORT ssize_t write(int fd, const void *buffer, size_t bytes) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(write)(fd, buffer, bytes), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(write)(fd, buffer, bytes), 0);
+    return went_out(np_vtime_self_live(), &part, 1, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(pwrite)(fd, buffer, bytes, offset), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(pwrite)(fd, buffer, bytes, offset), 0);
+    return went_out(np_vtime_self_live(), &part, 1, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t pwrite64(int fd, const void *buffer, size_t bytes, off64_t offset) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(pwrite64)(fd, buffer, bytes, offset), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(pwrite64)(fd, buffer, bytes, offset), 0);
+    return went_out(np_vtime_self_live(), &part, 1, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t writev(int fd, const struct iovec *parts, int count) {
-    goes_out(np_vtime_caller(), fd, parts, count, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(writev)(fd, parts, count), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(writev)(fd, parts, count), 0);
+    return went_out(np_vtime_self_live(), parts, count, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t send(int fd, const void *buffer, size_t bytes, int flags) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(send)(fd, buffer, bytes, flags), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(send)(fd, buffer, bytes, flags), 0);
+    return went_out(np_vtime_self_live(), &part, 1, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t sendto(int fd, const void *buffer, size_t bytes, int flags, const struct sockaddr *to, socklen_t length) {
     struct iovec part = {(void *)(uintptr_t)buffer, bytes};
-    goes_out(np_vtime_caller(), fd, &part, 1, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(sendto)(fd, buffer, bytes, flags, to, length), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(sendto)(fd, buffer, bytes, flags, to, length), 0);
+    return went_out(np_vtime_self_live(), &part, 1, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
-    goes_out(np_vtime_caller(), fd, message->msg_iov, (int)message->msg_iovlen, NP_CALLER_REGS());
-    return OUTSIDE(ssize_t, NP_REAL(sendmsg)(fd, message, flags), 0);
+    goes_out(np_vtime_caller(), fd);
+    ssize_t sent = OUTSIDE(ssize_t, NP_REAL(sendmsg)(fd, message, flags), 0);
+    if (sent <= 0) return sent;
+    return went_out(np_vtime_self_live(), message->msg_iov, (int)message->msg_iovlen, sent, NP_CALLER_REGS());
 }
 
 NP_EXPORT int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict length) {

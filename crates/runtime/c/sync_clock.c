@@ -335,16 +335,32 @@ void np_read_lock_releasing(struct np_slot *slot, uintptr_t address) {
 
 /* ---- condition variables ---- */
 
+static void waits_at(struct np_slot *slot, enum np_object_kind kind, uintptr_t address, uint64_t ticket) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    vt->wait_object = address;
+    vt->wait_ticket = ticket;
+    vt->wait_kind = kind;
+}
+
+void np_wait_abandoned(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (vt->wait_kind == NP_OBJECT_COND) np_cond_end(slot, vt->wait_object, vt->wait_ticket, false);
+    else if (vt->wait_kind == NP_OBJECT_SEM) np_sem_waited(slot, vt->wait_object);
+    vt->wait_kind = 0;
+}
+
 uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address) {
     struct object *object = take(slot, NP_OBJECT_COND, address, true);
     if (object == NULL) return UINT64_MAX;
     object->condition.waiters++;
     uint64_t ticket = object->condition.generation;
     leave(object);
+    waits_at(slot, NP_OBJECT_COND, address, ticket);
     return ticket;
 }
 
 uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken) {
+    np_vt(slot)->wait_kind = 0;
     if (ticket == UINT64_MAX) return 0;
     struct object *object = take(slot, NP_OBJECT_COND, address, false);
     if (object == NULL) return 0;
@@ -417,9 +433,11 @@ void np_sem_waits(struct np_slot *slot, uintptr_t address) {
     if (object == NULL) return;
     object->semaphore.waiters++;
     leave(object);
+    waits_at(slot, NP_OBJECT_SEM, address, 0);
 }
 
 void np_sem_waited(struct np_slot *slot, uintptr_t address) {
+    np_vt(slot)->wait_kind = 0;
     struct object *object = take(slot, NP_OBJECT_SEM, address, false);
     if (object == NULL) return;
     struct semaphore *semaphore = &object->semaphore;

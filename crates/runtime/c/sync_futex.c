@@ -14,22 +14,22 @@
 
 typedef long (*syscall_function)(long number, ...);
 
-static uint64_t timeout_cycles(int operation, const struct timespec *timeout) {
-    if (timeout == NULL) return 0;
+/* What a wait that timed out passed. Its time-out is read only after the kernel did: the pointer may be bad. */
+static uint64_t timeout_cycles(int operation, const struct timespec *timeout, uint64_t began_ns) {
     if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT)
         return np_cycles_of_ns((uint64_t)timeout->tv_sec * 1000000000ull + (uint64_t)timeout->tv_nsec);
-    return np_cycles_until(operation & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC, timeout);
+    return np_cycles_of_ns(np_monotonic_ns() - began_ns);
 }
 
 static long wait_on(struct np_slot *slot, syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2,
                     long value3) {
     np_throttle(slot);
-    uint64_t cycles = timeout_cycles((int)operation, (const struct timespec *)timeout);
+    uint64_t began_ns = timeout != 0 ? np_monotonic_ns() : 0;
     np_block_begin(slot);
     long result = real(SYS_futex, address, operation, value, timeout, address2, value3);
     int saved = errno;
     if (result == 0) np_clock_wait_until(slot, np_event_get(slot, NP_OBJECT_FUTEX, address), NP_SYNC_FUTEX, address);
-    else if (saved == ETIMEDOUT) np_clock_sleep(slot, cycles, NP_SYNC_FUTEX, address);
+    else if (saved == ETIMEDOUT) np_clock_sleep(slot, timeout_cycles((int)operation, (const struct timespec *)timeout, began_ns), NP_SYNC_FUTEX, address);
     np_block_end(slot);
     errno = saved;
     return result;
@@ -102,10 +102,9 @@ __asm__(".text\n"
         /* futex: (real, address, operation, value, timeout, address2, value3 on the stack) */
         "3:  movq %rax, %rdi\n"
         "    movq 8(%rsp), %rax\n"
-        "    subq $8, %rsp\n .cfi_adjust_cfa_offset 8\n"
-        "    pushq %rax\n .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rax\n .cfi_adjust_cfa_offset 8\n" /* and the stack is aligned for the call */
         "    call np_syscall_futex\n"
-        "    addq $16, %rsp\n .cfi_adjust_cfa_offset -16\n"
+        "    addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
         "    ret\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");

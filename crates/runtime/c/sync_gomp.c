@@ -129,12 +129,23 @@ NP_REGION_LOOP_RUNTIME(GOMP_parallel_loop_runtime)
 NP_REGION_LOOP_RUNTIME(GOMP_parallel_loop_nonmonotonic_runtime)
 NP_REGION_LOOP_RUNTIME(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 
+/* The library finds the reductions through the first word of the region's data: ours begins with it. */
+struct reduction_region {
+    void *reductions;
+    struct region region;
+};
+
+static void reduction_member(void *argument) {
+    member(&((struct reduction_region *)argument)->region);
+}
+
 NP_EXPORT unsigned GOMP_parallel_reductions(omp_function function, void *data, unsigned threads, unsigned flags) {
     struct np_slot *slot = np_vtime_self();
-    /* The library reads the reductions' addresses from `data` itself: it must see the program's. Members then start at their own clocks,
-     * and the barrier at the end is the region's. */
-    if (slot != NULL) np_throttle(slot);
-    return NP_OMP_REAL(GOMP_parallel_reductions)(function, data, threads, flags);
+    if (slot == NULL) return NP_OMP_REAL(GOMP_parallel_reductions)(function, data, threads, flags);
+    struct reduction_region whole = {*(void **)data, region_begin(slot, function, data, threads)};
+    unsigned members = NP_OMP_REAL(GOMP_parallel_reductions)(reduction_member, &whole, threads, flags);
+    region_end(&whole.region);
+    return members;
 }
 
 /* Compilers before GCC 4.9: the master starts the team, runs its share by itself, and ends the team. */
@@ -166,7 +177,7 @@ NP_EXPORT void GOMP_parallel_end(void) {
         NP_OMP_REAL(GOMP_parallel_end)();
         return;
     }
-    np_block_begin(region->master);
+    np_library_block_begin(region->master);
     NP_OMP_REAL(GOMP_parallel_end)();
     np_omp = old.outer[old.depth];
     region_end(region);
@@ -179,7 +190,7 @@ void np_team_arrive(struct np_slot *slot) {
     np_share_charge(slot);
     if (np_omp.team != NULL) np_atomic_max(&np_omp.team->latest[np_omp.barriers % 2], np_clock_of(slot));
     np_omp.at_barrier++;
-    np_block_begin(slot);
+    np_library_block_begin(slot);
 }
 
 void np_team_leave(struct np_slot *slot, enum np_sync_kind kind) {
@@ -218,7 +229,7 @@ NP_EXPORT void *GOMP_single_copy_start(void) {
     struct np_slot *slot = np_vtime_self();
     if (slot == NULL) return NP_OMP_REAL(GOMP_single_copy_start)();
     np_throttle(slot);
-    np_block_begin(slot);
+    np_library_block_begin(slot);
     void *copied = NP_OMP_REAL(GOMP_single_copy_start)();
     if (copied != NULL && np_omp.team != NULL)
         np_clock_wait_until(slot, __atomic_load_n(&np_omp.team->single_clock, __ATOMIC_ACQUIRE), NP_SYNC_OMP_BARRIER, (uintptr_t)np_omp.team);
@@ -281,7 +292,7 @@ NP_EXPORT void GOMP_ordered_start(void) {
         NP_OMP_REAL(GOMP_ordered_start)();
         return;
     }
-    np_block_begin(slot);
+    np_library_block_begin(slot);
     NP_OMP_REAL(GOMP_ordered_start)();
     if (np_omp.team != NULL)
         np_clock_wait_until(slot, __atomic_load_n(&np_omp.team->ordered_clock, __ATOMIC_ACQUIRE), NP_SYNC_OMP_BARRIER, (uintptr_t)np_omp.team);

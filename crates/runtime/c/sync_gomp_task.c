@@ -158,7 +158,7 @@ static void run_loop_task(void *argument) {
         struct header *header = (struct header *)round_up((uintptr_t)room, align);                                                       \
         wrap(slot, header, function, data, copy, bytes, offset, 2);                                                                      \
         uint32_t parent = header->parent, group = header->group;                                                                         \
-        np_block_begin(slot);                                                                                                            \
+        np_library_block_begin(slot);                                                                                                            \
         NP_OMP_REAL(name)(run_loop_task, header, copy != NULL ? copy_task : NULL, (long)offset + bytes, (long)align, flags, count,       \
                           priority, start, end, step);                                                                                   \
         if (parent != 0) {                                                                                                               \
@@ -185,7 +185,7 @@ NP_EXPORT void GOMP_taskwait(void) {
         NP_OMP_REAL(GOMP_taskwait)();
         return;
     }
-    np_block_begin(slot);
+    np_library_block_begin(slot);
     NP_OMP_REAL(GOMP_taskwait)();
     join_children(slot, np_omp.task);
     np_block_end(slot);
@@ -197,7 +197,7 @@ NP_EXPORT void GOMP_taskwait_depend(void **depend) {
         NP_OMP_REAL(GOMP_taskwait_depend)(depend);
         return;
     }
-    np_block_begin(slot);
+    np_library_block_begin(slot);
     NP_OMP_REAL(GOMP_taskwait_depend)(depend);
     join_children(slot, np_omp.task);
     np_block_end(slot);
@@ -222,7 +222,7 @@ NP_EXPORT void GOMP_taskgroup_end(void) {
         NP_OMP_REAL(GOMP_taskgroup_end)();
         return;
     }
-    np_block_begin(slot);
+    np_library_block_begin(slot);
     NP_OMP_REAL(GOMP_taskgroup_end)();
     uint32_t group = np_omp.group;
     join_children(slot, group);

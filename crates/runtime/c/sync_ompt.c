@@ -145,7 +145,7 @@ static void on_sync_region(int kind, int endpoint, union tool_data *parallel, un
         }
     } else if (kind == SYNC_TASKWAIT) {
         if (begins) {
-            np_block_begin(slot);
+            np_library_block_begin(slot);
         } else {
             join_children(slot, np_omp.task);
             np_block_end(slot);
@@ -160,7 +160,7 @@ static void on_sync_region_wait(int kind, int endpoint, union tool_data *paralle
     (void)parallel, (void)task, (void)code;
     struct np_slot *slot = kind == SYNC_TASKGROUP ? np_vtime_self() : NULL;
     if (slot == NULL) return;
-    if (endpoint == SCOPE_BEGIN) np_block_begin(slot);
+    if (endpoint == SCOPE_BEGIN) np_library_block_begin(slot);
     else np_block_end(slot);
 }
 
@@ -294,7 +294,7 @@ NP_EXPORT void __kmpc_end_critical(void *location, int thread, void *lock) {
 
 NP_EXPORT void __kmpc_ordered(void *location, int thread) {
     struct np_slot *slot = np_vtime_self();
-    if (slot != NULL) np_block_begin(slot);
+    if (slot != NULL) np_library_block_begin(slot);
     NP_OMP_REAL(__kmpc_ordered)(location, thread);
     if (slot == NULL) return;
     if (np_omp.team != NULL)

@@ -18,11 +18,17 @@ static inline bool got(int result) {
     return result == 0 || result == EOWNERDEAD;
 }
 
+/* Robust mutexes and those with a priority protocol (these bits of the kind) are never tried first: glibc's trylock of a robust mutex that
+ * cannot be recovered keeps it, and the lock after it would wait for ever. */
+static inline bool may_try(const pthread_mutex_t *mutex) {
+    return (__atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED) & 0x70) == 0;
+}
+
 NP_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(pthread_mutex_lock)(mutex);
     np_throttle(slot);
-    int result = NP_REAL(pthread_mutex_trylock)(mutex);
+    int result = may_try(mutex) ? NP_REAL(pthread_mutex_trylock)(mutex) : EBUSY;
     if (!got(result)) {
         np_lock_wait_begin(slot);
         result = NP_REAL(pthread_mutex_lock)(mutex);

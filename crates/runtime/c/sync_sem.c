@@ -72,7 +72,7 @@ NP_EXPORT int sem_trywait(sem_t *semaphore) {
 NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_timedwait)(semaphore, deadline);
-    if (taken_at_once(slot, semaphore)) return 0;
+    np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
     uint64_t cycles = np_cycles_until(CLOCK_REALTIME, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);
@@ -82,7 +82,7 @@ NP_EXPORT int sem_timedwait(sem_t *restrict semaphore, const struct timespec *re
 NP_EXPORT int sem_clockwait(sem_t *restrict semaphore, clockid_t clock_id, const struct timespec *restrict deadline) {
     struct np_slot *slot = np_vtime_caller();
     if (slot == NULL) return NP_REAL(sem_clockwait)(semaphore, clock_id, deadline);
-    if (taken_at_once(slot, semaphore)) return 0;
+    np_throttle(slot); /* not tried first: a bad deadline is an error even if a token is there */
     uint64_t cycles = np_cycles_until(clock_id, deadline);
     np_sem_waits(slot, (uintptr_t)semaphore);
     np_block_begin(slot);

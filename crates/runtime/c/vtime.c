@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <setjmp.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -321,11 +322,21 @@ static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
 
 /* ---- the window ---- */
 
+/* Also for a sleep that a signal handler jumped out of, or that its thread's end cut short. */
+static void sleep_is_over(struct np_vtime_slot *vt) {
+    __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
+    if (vt->sleeping) __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+    vt->sleeping = 0;
+}
+
 /* Sleeps until the slowest other thread has come near. */
 static void sleep_for_window(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
-    __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+    if (!vt->sleeping) {
+        vt->sleeping = 1;
+        __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+    }
     for (;;) {
         uint32_t ticket = __atomic_load_n(&vt->throttle_futex, __ATOMIC_SEQ_CST);
         __atomic_store_n(&vt->throttled, 1, __ATOMIC_SEQ_CST);
@@ -339,8 +350,7 @@ static void sleep_for_window(struct np_slot *slot) {
         if (result == -ETIMEDOUT && view.slowest[reading] != NULL) watch(view.slowest[reading]);
         if (np_arena->state != NP_STATE_RUN) break;
     }
-    __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+    sleep_is_over(vt);
 }
 
 /* True when the thread left its outermost blocking call by longjmp or an exception: the stack is above the call's frame. A signal
@@ -361,6 +371,36 @@ static void run_again(struct np_slot *slot) {
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
+NP_COLD bool np_block_escaped(struct np_slot *slot) {
+    if (!escaped_block(slot)) return false;
+    np_wait_abandoned(slot);
+    run_again(slot);
+    return true;
+}
+
+/* A signal handler jumps, most likely out of what this thread waits in. If it does not, the thread counts as running in its wait, until
+ * another finds that it makes no progress. */
+static void before_jump(void) {
+    struct np_slot *slot = np_vtime_self_live();
+    if (slot == NULL || !np_vt(slot)->started) return;
+    sleep_is_over(np_vt(slot));
+    if (np_vt(slot)->block_depth == 0 || np_vt(slot)->block_sp == UINT64_MAX) return;
+    np_wait_abandoned(slot);
+    run_again(slot);
+}
+
+#define NP_JUMP(name, environment)                                              \
+    NP_EXPORT __attribute__((noreturn)) void name(environment, int value) {     \
+        before_jump();                                                          \
+        NP_REAL(name)(where, value);                                            \
+        __builtin_unreachable();                                                \
+    }
+extern __attribute__((noreturn)) void __longjmp_chk(jmp_buf where, int value);
+NP_JUMP(longjmp, jmp_buf where)
+NP_JUMP(_longjmp, jmp_buf where)
+NP_JUMP(__longjmp_chk, jmp_buf where)
+NP_JUMP(siglongjmp, sigjmp_buf where)
+
 static NP_COLD void throttle_slow(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     if (!vt->started || np_arena->state != NP_STATE_RUN) {
@@ -368,11 +408,10 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
         return;
     }
     if (vt->block_depth > 0) {
-        if (!escaped_block(slot)) {
+        if (!np_block_escaped(slot)) {
             slot->next_throttle = np_clock_of(slot) + window();
             return;
         }
-        run_again(slot);
     }
     np_share_charge(slot);
     struct view others = look(slot);
@@ -420,11 +459,17 @@ static void leave_running(struct np_slot *slot) {
 void np_block_begin(struct np_slot *slot) {
     if (!np_vtime_on()) return;
     struct np_vtime_slot *vt = np_vt(slot);
-    if (vt->block_depth > 0 && escaped_block(slot)) run_again(slot);
+    if (vt->block_depth > 0) np_block_escaped(slot);
     if (vt->block_depth++ > 0) return;
     vt->block_sp = (uintptr_t)__builtin_frame_address(0);
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
     leave_running(slot);
+}
+
+void np_library_block_begin(struct np_slot *slot) {
+    bool outermost = np_vtime_on() && np_vt(slot)->block_depth == 0;
+    np_block_begin(slot);
+    if (outermost) np_vt(slot)->block_sp = UINT64_MAX;
 }
 
 void np_lock_wait_begin(struct np_slot *slot) {
@@ -491,6 +536,8 @@ void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
 void np_vtime_thread_end(struct np_slot *slot) {
     if (!np_vtime_on() || !np_vt(slot)->started) return;
     int saved = errno;
+    np_wait_abandoned(slot);
+    sleep_is_over(np_vt(slot));
     np_vt(slot)->block_depth = 0;
     leave_running(slot);
     __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST);

@@ -36,6 +36,10 @@ struct np_vtime_slot {
     uint64_t seen_cpu_ns;
     uint64_t acquire_address;  /* last atomic load, to tell polling from reading */
     uint64_t acquire_clock;
+    uint64_t wait_object;      /* condition or semaphore at which this thread counts as waiting, with its kind and ticket */
+    uint64_t wait_ticket;
+    uint32_t wait_kind;
+    uint32_t sleeping;         /* 1: counted in arena.epoch_waiters */
     uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread */
 };
 _Static_assert(sizeof(struct np_vtime_slot) <= 256, "fits its part of scratch");
@@ -48,6 +52,8 @@ static inline struct np_vtime_slot *np_vt(const struct np_slot *slot) {
 static inline bool np_vtime_on(void) {
     return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT;
 }
+/* The thread left its open block by cancellation; it is taken out of it. */
+bool np_block_escaped(struct np_slot *slot);
 /* The caller's slot in a synchronisation hook; NULL: pass straight through. */
 static inline struct np_slot *np_vtime_self(void) {
     return np_likely(np_vtime_on()) ? np_self() : NULL;
@@ -55,7 +61,7 @@ static inline struct np_slot *np_vtime_self(void) {
 /* The same, NULL also inside an open wait: a library that waits by means of other waits (libomp's pool) counts once. */
 static inline struct np_slot *np_vtime_caller(void) {
     struct np_slot *slot = np_vtime_self();
-    return slot != NULL && np_vt(slot)->block_depth == 0 ? slot : NULL;
+    return slot == NULL || np_likely(np_vt(slot)->block_depth == 0) || np_block_escaped(slot) ? slot : NULL;
 }
 static inline struct np_slot *np_vtime_self_live(void) {
     return np_likely(np_vtime_on()) ? np_self_if_live() : NULL;
@@ -94,6 +100,8 @@ void np_clock_sleep(struct np_slot *slot, uint64_t cycles, enum np_sync_kind kin
 /* Takes the thread out of all its open blocks (a pool thread gets work inside one), and back into them. */
 uint32_t np_block_suspend(struct np_slot *slot);
 void np_block_resume(struct np_slot *slot, uint32_t depth);
+/* np_block_begin for waits inside an OpenMP library, which may go on in frames above the one that opened them, and which nothing leaves by a jump. */
+void np_library_block_begin(struct np_slot *slot);
 /* Charges the virtual CPU's other threads to this one's clock, for the work since the last call. */
 void np_share_charge(struct np_slot *slot);
 
@@ -129,6 +137,8 @@ void np_sem_posted(struct np_slot *slot, uintptr_t address);
 uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address);
 void np_sem_waits(struct np_slot *slot, uintptr_t address);
 void np_sem_waited(struct np_slot *slot, uintptr_t address);
+/* The thread left such a wait otherwise (cancelled, jumped out of): it no longer counts there. */
+void np_wait_abandoned(struct np_slot *slot);
 
 /* Barriers: `arrive` gives the round, `leave` the latest arrival of that round. */
 void np_barrier_reset(struct np_slot *slot, uintptr_t address, uint32_t count);
