@@ -1,119 +1,10 @@
 //! Virtual time of real multi-threaded programs, with sixteen threads on however few CPUs this host has. The programs are in `tests/vtime`; they
 //! do work of a known program length and print the clocks that they saw.
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
-use std::process::id;
+#[path = "vtime/bench.rs"]
+mod bench;
 
-use tempfile::TempDir;
-
-/// 100 us of program time at 2.5 GHz.
-const WINDOW_CYCLES: u32 = 250_000;
-const THREADS: usize = 16;
-/// `NP_MODE_INSTRUMENT`, `NP_BIND_SPREAD`.
-const MODE: &str = "2";
-const SPREAD: &str = "0";
-
-struct Bench {
-    dir: TempDir,
-    tracker: PathBuf,
-}
-
-/// What a program printed: `name value` pairs of its first line, and `(end, count)` of each thread.
-struct Course {
-    values: HashMap<String, u64>,
-    threads: Vec<(u64, u64)>,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let dir = TempDir::new().expect("a temporary directory");
-        let tracker = numapilot_runtime::unpack(&dir.path().join("cache")).expect("unpacked").tracker;
-        let bench = Bench { dir, tracker };
-        bench.compile("gcc", &["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/c")], "arena.c", "arena");
-        bench
-    }
-
-    fn compile(&self, compiler: &str, options: &[&str], source: &str, name: &str) -> PathBuf {
-        let program = self.dir.path().join(name);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vtime").join(source);
-        let output = Command::new(compiler).arg("-O1").args(options).arg(source).arg("-o").arg(&program).output().expect("a compiler");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        program
-    }
-
-    /// Runs `program` under a fresh arena with `cpus` CPUs, and gives up after 60 s.
-    fn run_on(&self, cpus: usize, program: &Path, arguments: &[&str]) -> Output {
-        let arena = self.dir.path().join("arena.bin");
-        let made = Command::new(self.dir.path().join("arena"))
-            .arg(&arena)
-            .args([&WINDOW_CYCLES.to_string(), &cpus.to_string(), SPREAD, MODE, &id().to_string()])
-            .status()
-            .expect("the arena's maker");
-        assert!(made.success());
-        let preload = format!("LD_PRELOAD={}", self.tracker.display());
-        let named = format!("NUMAPILOT_ARENA={}", arena.display());
-        // `timeout` itself and `env` start before the preload is set; `env` is then replaced by the program.
-        let output = Command::new("timeout")
-            .arg("60")
-            .args(["env", &preload, &named, "OMP_WAIT_POLICY=passive"])
-            .arg(program)
-            .args(arguments)
-            .output()
-            .expect("timeout");
-        assert!(
-            output.status.success(),
-            "{program:?} {arguments:?}: {} {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        output
-    }
-
-    fn course(&self, program: &Path, case: &str) -> Course {
-        let output = self.run_on(THREADS + 1, program, &[case]);
-        parse(&String::from_utf8(output.stdout).expect("text"))
-    }
-}
-
-fn parse(text: &str) -> Course {
-    let mut course = Course { values: HashMap::new(), threads: Vec::new() };
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |index: usize| words[index].parse::<u64>().expect("a number");
-        if words[0] == "thread" {
-            course.threads.push((number(5), number(7)));
-        } else {
-            for pair in words.chunks_exact(2) {
-                course.values.insert(pair[0].to_owned(), pair[1].parse().expect("a number"));
-            }
-        }
-    }
-    course
-}
-
-impl Course {
-    fn elapsed(&self) -> u64 {
-        self.values["elapsed"]
-    }
-
-    /// Each thread did its fair share of the work, within a quarter.
-    fn assert_even(&self) {
-        let all: u64 = self.threads.iter().map(|thread| thread.1).sum();
-        let fair = all / THREADS as u64;
-        for (index, (_, count)) in self.threads.iter().enumerate() {
-            assert!(count.abs_diff(fair) * 4 <= fair, "thread {index} did {count} of {all}");
-        }
-    }
-}
-
-/// `actual` lies within `percent` of `expected`.
-fn assert_near(actual: u64, expected: u64, percent: u64, what: &str) {
-    assert!(actual.abs_diff(expected) * 100 <= expected * percent, "{what}: {actual} cycles, expected about {expected}");
-}
+use bench::*;
 
 /// Make sure that threads without shared locks take a sixteenth of the serial time.
 #[test]
@@ -171,8 +62,8 @@ fn waits_order_clocks() {
 fn one_virtual_cpu_is_shared() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "threads.c", "threads");
-    let output = bench.run_on(1, &program, &["share"]);
-    let elapsed = parse(&String::from_utf8(output.stdout).expect("text")).elapsed();
+    let output = bench.run(Setting { cpus: 1, ..Setting::default() }, &program, &["share"]);
+    let elapsed = parse(&output).elapsed();
     assert_near(elapsed, 160_000_000, 10, "sixteen threads on one CPU");
 }
 
@@ -201,6 +92,6 @@ fn torture_ends() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-pthread"], "torture.c", "torture");
     for cpus in [17, 2] {
-        bench.run_on(cpus, &program, &[]);
+        bench.run(Setting { cpus, ..Setting::default() }, &program, &[]);
     }
 }

@@ -17,7 +17,6 @@ static inline uint64_t clock_now(void) {
 }
 
 static inline void work(uint64_t cycles) {
-    for (volatile uint64_t i = 0; i < cycles / 4; i++) {
-    }
+    for (uint64_t i = 0; i < cycles / 4; i++) __asm__ volatile("" ::: "memory");
     if (numapilot_work) numapilot_work(cycles);
 }

@@ -1,0 +1,241 @@
+/* escapes.c: threads that leave waits by cancellation or by a jump out of a signal handler, forks while locks are held, threads
+ * made by clone(), and more threads than the virtual machine has CPUs. `escapes CASE`; a case that goes wrong hangs or fails. */
+#define _GNU_SOURCE
+#include "work.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define N 4
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t never = PTHREAD_COND_INITIALIZER, often = PTHREAD_COND_INITIALIZER;
+static sem_t empty;
+static int pipes[2];
+static _Atomic int ready, finished, cleaned, stop;
+
+static void clean(void *argument) {
+    (void)argument;
+    pthread_mutex_unlock(&mutex);
+    cleaned++;
+}
+
+static void *workers(void *argument) {
+    for (int i = 0; i < 200; i++) {
+        work(50000);
+        pthread_mutex_lock(&mutex);
+        pthread_cond_broadcast(&often);
+        pthread_mutex_unlock(&mutex);
+    }
+    finished++;
+    return argument;
+}
+
+static void *waits(void *argument) {
+    char byte;
+    ready++;
+    switch ((long)argument % 4) {
+    case 0:
+        pthread_mutex_lock(&mutex);
+        pthread_cleanup_push(clean, NULL);
+        for (;;) pthread_cond_wait(&never, &mutex);
+        pthread_cleanup_pop(1);
+        break;
+    case 1: sem_wait(&empty); break;
+    case 2: if (read(pipes[0], &byte, 1) == 1) abort(); break;
+    default: for (;;) usleep(1000000);
+    }
+    return NULL;
+}
+
+static void cancelled(void) {
+    pthread_t waiting[N * 2], working[N];
+    void *value;
+    for (long i = 0; i < N * 2; i++) pthread_create(&waiting[i], NULL, waits, (void *)i);
+    for (long i = 0; i < N; i++) pthread_create(&working[i], NULL, workers, NULL);
+    while (ready < N * 2) usleep(1000);
+    usleep(5000);
+    for (int i = 0; i < N * 2; i++) pthread_cancel(waiting[i]);
+    for (int i = 0; i < N * 2; i++)
+        if (pthread_join(waiting[i], &value) != 0 || value != PTHREAD_CANCELED) abort();
+    for (int i = 0; i < N; i++) pthread_join(working[i], NULL);
+    printf("finished %d cleaned %d trylock %d\n", finished, cleaned, pthread_mutex_trylock(&mutex));
+}
+
+/* ---- jumps out of a signal handler ---- */
+
+static _Thread_local sigjmp_buf home;
+static void jump(int number) { siglongjmp(home, number); }
+
+static void *jumps(void *argument) {
+    volatile int rounds = 0;
+    volatile uint64_t before = 0;
+    char byte;
+    signal(SIGUSR1, jump);
+    if (sigsetjmp(home, 1) == 0) ready++;
+    else rounds++;
+    work(10000);
+    if (clock_now() < before) abort();
+    before = clock_now();
+    if (rounds >= 5) {
+        /* Back from the waits: must count as running and be able to wait for others again. */
+        pthread_mutex_lock(&mutex);
+        work(100000);
+        pthread_mutex_unlock(&mutex);
+        finished++;
+        return argument;
+    }
+    switch ((long)argument % 3) {
+    case 0: sem_wait(&empty); break;
+    case 1: if (read(pipes[0], &byte, 1) == 1) abort(); break;
+    default: for (;;) nanosleep(&(struct timespec){10, 0}, NULL);
+    }
+    abort();
+}
+
+static void jumped(void) {
+    pthread_t jumping[N], working[N];
+    for (long i = 0; i < N; i++) pthread_create(&jumping[i], NULL, jumps, (void *)i);
+    while (ready < N) usleep(1000);
+    for (long i = 0; i < N; i++) pthread_create(&working[i], NULL, workers, NULL);
+    for (int round = 0; round < 5; round++) {
+        usleep(100000);
+        for (int i = 0; i < N; i++) pthread_kill(jumping[i], SIGUSR1);
+    }
+    for (int i = 0; i < N; i++) pthread_join(jumping[i], NULL);
+    for (int i = 0; i < N; i++) pthread_join(working[i], NULL);
+    printf("finished %d\n", finished);
+}
+
+/* ---- forks ---- */
+
+static void *holds(void *argument) {
+    while (!stop) {
+        pthread_mutex_lock(&mutex);
+        work(3000);
+        pthread_mutex_unlock(&mutex);
+        work(1000);
+    }
+    return argument;
+}
+
+static void forked(void) {
+    pthread_t holding[N];
+    int failed = 0, passed = 0;
+    for (long i = 0; i < N; i++) pthread_create(&holding[i], NULL, holds, NULL);
+    for (int i = 0; i < 10; i++) {
+        work(20000);
+        pid_t pid = fork();
+        if (pid == 0) { /* only what a child of a threaded program may do, and then locks of its own */
+            pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+            pthread_mutex_lock(&own);
+            work(200000);
+            pthread_mutex_unlock(&own);
+            _exit(numapilot_clock != NULL && clock_now() == 0);
+        }
+        int status = -1;
+        if (waitpid(pid, &status, 0) != pid || status != 0) failed++;
+        else passed++;
+    }
+    stop = 1;
+    for (int i = 0; i < N; i++) pthread_join(holding[i], NULL);
+    printf("passed %d failed %d\n", passed, failed);
+}
+
+/* Workers that get their tasks by a pipe and answer by another: the answer is no earlier than the task's end. */
+static void pool(void) {
+    int tasks[2], answers[2];
+    if (pipe(tasks) != 0 || pipe(answers) != 0) abort();
+    for (int i = 0; i < N; i++) {
+        if (fork() != 0) continue;
+        uint64_t sent;
+        while (read(tasks[0], &sent, sizeof sent) == sizeof sent && sent != UINT64_MAX) {
+            uint64_t early = clock_now() < sent;
+            work(1000000);
+            uint64_t answer[2] = {clock_now(), early};
+            if (write(answers[1], answer, sizeof answer) != sizeof answer) _exit(1);
+        }
+        _exit(0);
+    }
+    uint64_t early = 0, answer[2];
+    for (int i = 0; i < 20; i++) {
+        uint64_t now = clock_now();
+        if (write(tasks[1], &now, sizeof now) != sizeof now) abort();
+    }
+    uint64_t begin = clock_now();
+    for (int i = 0; i < 20; i++) {
+        if (read(answers[0], answer, sizeof answer) != sizeof answer) abort();
+        early += answer[1] + (clock_now() < answer[0]);
+    }
+    uint64_t elapsed = clock_now() - begin, end = UINT64_MAX;
+    int failed = 0, status;
+    for (int i = 0; i < N; i++)
+        if (write(tasks[1], &end, sizeof end) != sizeof end) abort();
+    while (wait(&status) > 0) failed += status != 0;
+    printf("elapsed %lu early %lu failed %d\n", elapsed, early, failed);
+}
+
+/* ---- threads of other kinds, and many of them ---- */
+
+static _Atomic int cloned_done;
+static int cloned(void *argument) {
+    for (int i = 0; i < 50; i++) work(10000);
+    cloned_done++;
+    return (int)(long)argument;
+}
+
+static void clones(void) {
+    pthread_t working;
+    pthread_create(&working, NULL, workers, NULL);
+    for (int i = 0; i < 3; i++) {
+        char *stack = mmap(NULL, 1 << 18, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        if (clone(cloned, stack + (1 << 18), CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL) < 0) abort();
+        while (cloned_done <= i) usleep(1000);
+    }
+    usleep(20000); /* until the last has really left its stack */
+    pthread_join(working, NULL);
+    printf("cloned %d finished %d\n", cloned_done, finished);
+}
+
+static void *one_of_many(void *argument) {
+    for (int i = 0; i < 10; i++) work(10000);
+    pthread_mutex_lock(&mutex);
+    work(100);
+    pthread_mutex_unlock(&mutex);
+    finished++;
+    return argument;
+}
+
+static void many(void) {
+    static pthread_t threads[300];
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 16);
+    for (int i = 0; i < 300; i++)
+        if (pthread_create(&threads[i], &small, one_of_many, NULL) != 0) abort();
+    for (int i = 0; i < 300; i++) pthread_join(threads[i], NULL);
+    printf("finished %d\n", finished);
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    sem_init(&empty, 0, 0);
+    if (pipe(pipes) != 0) return 1;
+    if (!strcmp(name, "cancelled")) cancelled();
+    else if (!strcmp(name, "jumped")) jumped();
+    else if (!strcmp(name, "forked")) forked();
+    else if (!strcmp(name, "pool")) pool();
+    else if (!strcmp(name, "clones")) clones();
+    else if (!strcmp(name, "many")) many();
+    else return 2;
+    return 0;
+}

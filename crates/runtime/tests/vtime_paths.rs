@@ -1,0 +1,160 @@
+//! The rarer paths of virtual time. First of all, that no program notices: what it returns, sees in `errno` and prints is the same alone, tracked
+//! and instrumented. Then that clocks still join where program threads meet, and that nobody is left waiting.
+
+#[path = "vtime/bench.rs"]
+mod bench;
+
+use std::time::Duration;
+use std::time::Instant;
+
+use bench::*;
+
+const SETTINGS: [(u32, u32); 5] =
+    [(TRACK, SPREAD), (TRACK, NONE), (INSTRUMENT, SPREAD), (INSTRUMENT, PACK), (INSTRUMENT, NONE)];
+
+fn setting(mode: u32, bind: u32, cpus: usize) -> Setting {
+    Setting { mode, bind, cpus, ..Setting::default() }
+}
+
+fn text(output: std::process::Output) -> String {
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Make sure that every interposed function returns what it returns alone, with the same `errno`, and times out on time.
+#[test]
+fn programs_see_no_difference() {
+    let bench = Bench::new();
+    let plain = bench.compile("gcc", &["-pthread", "-w"], "sameness.c", "sameness");
+    let instrumented = bench.instrument("gcc", &["-w"], "sameness.c", "sameness-instrumented");
+    let groups = [
+        "mutexes",
+        "robust",
+        "rwlocks",
+        "conditions",
+        "semaphores",
+        "lives",
+        "c11",
+        "sleeping",
+        "interrupted",
+        "readiness",
+        "transfers",
+        "children",
+    ];
+    for program in [plain, instrumented] {
+        for group in groups {
+            let alone = text(bench.run_alone(&program, &[group]));
+            assert!(alone.lines().count() > 5 && !alone.contains("on time 0"), "{group} alone: {alone}");
+            for (mode, bind) in SETTINGS {
+                let recorded = text(bench.run(setting(mode, bind, 4), &program, &[group]));
+                for (expected, actual) in alone.lines().zip(recorded.lines()) {
+                    assert_eq!(actual, expected, "{group} in mode {mode}, bind {bind}");
+                }
+                assert_eq!(recorded.lines().count(), alone.lines().count(), "{group} in mode {mode}, bind {bind}");
+            }
+        }
+    }
+}
+
+/// Make sure that cancellation, jumps out of signal handlers, forks with locks held, bare clones and 300 threads leave nobody waiting.
+#[test]
+fn nobody_is_left_waiting() {
+    let bench = Bench::new();
+    let plain = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let instrumented = bench.instrument("gcc", &[], "escapes.c", "escapes-instrumented");
+    let cases = [
+        ("cancelled", "finished 4 cleaned 2 trylock 0\n"),
+        ("jumped", "finished 8\n"),
+        ("forked", "passed 10 failed 0\n"),
+        ("clones", "cloned 3 finished 1\n"),
+        ("many", "finished 300\n"),
+    ];
+    for program in [plain, instrumented] {
+        for (case, expected) in cases {
+            for (mode, bind) in SETTINGS {
+                let began = Instant::now();
+                let printed = text(bench.run(setting(mode, bind, THREADS + 1), &program, &[case]));
+                assert_eq!(printed, expected, "{case} in mode {mode}, bind {bind}");
+                assert!(began.elapsed() < Duration::from_secs(30), "{case} took {:?}", began.elapsed());
+            }
+        }
+    }
+}
+
+/// Make sure that processes share one program time: what comes by a pipe is not earlier than it was sent.
+#[test]
+fn processes_share_time() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    for bind in [SPREAD, NONE] {
+        let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &["pool"]));
+        assert_eq!((course.values["early"], course.values["failed"]), (0, 0), "bind {bind}");
+        let elapsed = course.elapsed();
+        assert!((5_000_000..=20_500_000).contains(&elapsed), "20 tasks of 1 M cycles by 4 processes took {elapsed}");
+    }
+}
+
+/// Make sure that clocks join through release and acquire, futexes and what C++20 builds on them, and that a pool's work goes round evenly.
+#[test]
+fn cpp_synchronisation_joins_clocks() {
+    let bench = Bench::new();
+    let program = bench.instrument("g++", &["-std=c++20", "-w"], "orders.cpp", "orders");
+    for bind in [SPREAD, NONE] {
+        let on = setting(INSTRUMENT, bind, THREADS + 1);
+        for case in ["flag", "wait", "semaphore"] {
+            assert_eq!(parse(&bench.run(on, &program, &[case])).values["early"], 0, "{case}, bind {bind}");
+        }
+        // Made of read-modify-writes, which take no clock over: not exact, but within the window.
+        let early = parse(&bench.run(on, &program, &["meeting"])).values["early"];
+        assert!(early <= 2 * u64::from(WINDOW_CYCLES), "left a barrier {early} cycles before the last arrival");
+        let course = parse(&bench.run(on, &program, &["pool"]));
+        course.assert_even();
+        assert_near(course.elapsed(), 10_000_000, 10, "1,600 tasks of 100,000 cycles by 16 threads");
+    }
+}
+
+/// Make sure that the rarer forms of OpenMP compute what they should, and that nested regions and those with reductions overlap.
+#[test]
+fn openmp_forms_work() {
+    let bench = Bench::new();
+    for compiler in ["gcc", "clang"] {
+        let program = bench.compile(compiler, &["-fopenmp"], "omp_forms.c", compiler);
+        for (mode, bind) in SETTINGS {
+            let course = parse(&bench.run(setting(mode, bind, 33), &program, &[]));
+            assert_eq!(course.values["wrong"], 0, "{compiler} in mode {mode}, bind {bind}");
+            if mode == TRACK {
+                continue;
+            }
+            let nested = course.values["nested"];
+            assert!((1_000_000..2_500_000).contains(&nested), "{compiler}, bind {bind}: 4 x 4 of 1 M took {nested}");
+            assert_near(course.values["reduction"], 1_000_000, 10, compiler);
+            if let Some(old) = course.values.get("old") {
+                assert_near(*old, 500_000, 10, "a region of an old compiler");
+            }
+        }
+    }
+}
+
+/// Make sure that instrumented code in all waits at once never hangs, however threads are laid out.
+#[test]
+fn instrumented_torture_ends() {
+    let bench = Bench::new();
+    let program = bench.instrument("gcc", &[], "torture.c", "torture");
+    for bind in [SPREAD, PACK, NONE] {
+        for cpus in [17, 2] {
+            bench.run(setting(INSTRUMENT, bind, cpus), &program, &[]);
+        }
+    }
+}
+
+/// Make sure that keeping sixteen threads together costs little processor time: that of a window of 100 us against one of a second.
+#[test]
+fn the_window_is_cheap() {
+    let bench = Bench::new();
+    let program = bench.instrument("gcc", &["-O2"], "cost.c", "cost");
+    let cost = |window_cycles| {
+        let on = Setting { window_cycles, ..Setting::default() };
+        (0..3).map(|_| parse(&bench.run(on, &program, &[])).values["cpu_us"]).min().expect("three runs")
+    };
+    let (narrow, wide) = (cost(WINDOW_CYCLES), cost(2_500_000_000));
+    assert!(narrow * 100 <= wide * 140, "{narrow} us of processor time with the window, {wide} us without");
+}
