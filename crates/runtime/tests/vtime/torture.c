@@ -1,4 +1,4 @@
-/* torture.c: all primitives at once for a few seconds, with waits that nobody sees (a futex called by its instruction, pipes). */
+/* torture.c: all primitives at once for some seconds (the argument; 2), with waits that nobody sees (a futex called by its instruction, pipes). */
 #define _GNU_SOURCE
 #include "work.h"
 
@@ -46,7 +46,7 @@ static void step(unsigned kind, unsigned *seed) {
     case 3: pthread_rwlock_wrlock(&rwlock); work(1000); pthread_rwlock_unlock(&rwlock); break;
     case 4: pthread_spin_lock(&spin); work(500); pthread_spin_unlock(&spin); break;
     case 5: sem_post(&tokens); break;
-    case 6: sem_trywait(&tokens); break;
+    case 6: sem_trywait(&tokens); if (write(pipes[1], &byte, 1) != 1) abort(); break; /* so that readers are never all that is left */
     case 7: if (write(pipes[1], &byte, 1) == 1) work(100); break;
     case 8: if (read(pipes[0], &byte, 1) == 1) work(100); break; /* only after one's own write or another's: see main */
     case 9: hidden_wait(); break;
@@ -65,17 +65,17 @@ static void *churn(void *argument) {
     return argument;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     pthread_t threads[N];
     pthread_spin_init(&spin, 0);
     sem_init(&tokens, 0, 3);
     if (pipe(pipes) != 0) return 1;
     for (long i = 0; i < N; i++) pthread_create(&threads[i], NULL, churn, (void *)i);
-    sleep(2);
+    sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 2);
     stop = 1;
     for (int i = 0; i < 4 * N; i++)
         if (write(pipes[1], "", 1) != 1) return 1; /* whoever reads gets something */
     for (int i = 0; i < N; i++) pthread_join(threads[i], NULL);
     printf("rounds %ld\n", rounds);
-    return rounds > 100 ? 0 : 1;
+    return rounds > 1000 ? 0 : 1;
 }
