@@ -1,5 +1,6 @@
 //! Do 95 % intervals hold the truth in 95 % of simulated samplings?
 
+use numapilot_flows::AccessRef;
 use numapilot_insight::Tally;
 
 /// Seeded generator (splitmix64).
@@ -70,6 +71,51 @@ fn shares_and_totals_are_covered_at_the_nominal_rate() {
             // Three standard errors of the rate itself, and intervals for few samples err on the safe side.
             assert!((0.92..=0.997).contains(&rate), "seed {seed}, {what}: {rate}");
         }
+    }
+}
+
+/// One cache line in eight is simulated, and of its accesses one in `period` kept. Lines are unequally hot; the object has the first
+/// `own` of them. Gives the object's tally and the whole tally.
+fn run_by_lines(random: &mut Random, lines: &[u64], own: usize, period: u32) -> (Tally, Tally) {
+    const ONE_IN: u32 = 8;
+    let (mut object, mut all) = (Tally::default(), Tally::default());
+    for (line, &accesses) in lines.iter().enumerate() {
+        if random.next() % u64::from(ONE_IN) != 0 {
+            continue;
+        }
+        let kept = (0..accesses).filter(|_| random.next() % u64::from(period) == 0).count() as u32;
+        let weight = period * ONE_IN;
+        let access = AccessRef { weight, cluster: f64::from(kept * weight), ..AccessRef::at(64 * line as u64) };
+        for _ in 0..kept {
+            all.add(access);
+            if line < own {
+                object.add(access);
+            }
+        }
+    }
+    (object, all)
+}
+
+#[test]
+fn shares_are_covered_where_only_some_lines_were_simulated() {
+    const RUNS: u32 = 400;
+    for (seed, lines, own, hottest, period) in
+        [(1, 2000, 600, 40, 4), (2, 1000, 200, 400, 50), (3, 4000, 3000, 5, 1), (4, 600, 300, 100, 10)]
+    {
+        let mut random = Random(seed);
+        let heat: Vec<u64> = (0..lines).map(|_| 1 + random.next() % hottest).collect();
+        let truth = heat[..own].iter().sum::<u64>() as f64 / heat.iter().sum::<u64>() as f64;
+        let mut covered = 0;
+        let mut narrow = 0;
+        for _ in 0..RUNS {
+            let (object, all) = run_by_lines(&mut random, &heat, own, period);
+            let interval = object.share_of(&all);
+            covered += u32::from(interval.low <= truth && truth <= interval.high);
+            narrow += u32::from(interval.margin() < 0.2);
+        }
+        let rate = f64::from(covered) / f64::from(RUNS);
+        assert!((0.92..=0.999).contains(&rate), "seed {seed}: {rate}");
+        assert_eq!(narrow, RUNS, "seed {seed}: intervals so wide that they say nothing");
     }
 }
 

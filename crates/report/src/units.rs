@@ -2,9 +2,12 @@
 
 use numapilot_insight::Estimate;
 
-/// `12.3 M`: a count with a decimal prefix.
+/// `12.3 M`: a count with a decimal prefix; whole numbers below 10,000 as they are.
 #[must_use]
 pub fn count(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 10_000.0 {
+        return format!("{value:.0}");
+    }
     scaled(value, 1000.0, &["", " k", " M", " G", " T", " P"])
 }
 
@@ -84,6 +87,7 @@ mod tests {
     fn numbers_keep_three_digits_and_their_unit() {
         assert_eq!(count(0.0), "0");
         assert_eq!(count(999.0), "999");
+        assert_eq!(count(1_080.0), "1080");
         assert_eq!(count(12_345_678.0), "12.3 M");
         assert_eq!(count(999_960.0), "1.00 M");
         assert_eq!(bytes(0), "0 B");

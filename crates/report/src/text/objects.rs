@@ -63,10 +63,10 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
 }
 
 const LEGEND: &str = "\
-  All in %. SHARE of all memory accesses (± half the 95 % interval), share of all REMote ones, LOCal part of the
-  object's own. Of its remote accesses, avoidable by PINning the allocating thread / by allocating it ELSEwhere,
-  on one node. Its accesses FROM and ON each node; by its OWNer (the allocating thread), by it before others (1ST).
-";
+  All in %. SHARE of all memory accesses (± half the 95 % interval), of all REMote ones; LOCal part of\n  \
+  the object's own. Of its remote accesses, avoidable by PINning the allocating thread, by allocating\n  \
+  ELSEwhere on one node. FROM, ON: its accesses by accessing and by home node. OWN: by the allocating\n  \
+  thread; 1ST: by it before anybody else's.\n";
 
 fn per_node_title(word: &str, nodes: &[NodeId]) -> String {
     if nodes.len() > NODES_IN_COLUMNS || nodes.len() < 2 {
