@@ -111,6 +111,9 @@ pub struct RecordArgs {
     /// Samples per second of program time, whole program [default: 10000]
     #[arg(long, value_name = "HZ")]
     pub rate: Option<u32>,
+    /// Simulate one cache line in N, chosen by a hash of its address (1: all of them, exact and slower)
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub lines: u32,
     /// How far a thread's clock may run ahead of the others', in microseconds of program time
     #[arg(long, value_name = "US", default_value_t = 100)]
     pub window: u64,

@@ -29,19 +29,21 @@ NP_HIDDEN void np_slow_access(uintptr_t address, size_t bytes, uint32_t bits, st
 /* This thread's slot, attaching the thread if need be. NULL: not recorded. */
 NP_HIDDEN struct np_slot *np_attach_slot(void);
 
-static inline uint64_t np_stage_one(const struct np_slot *slot, uintptr_t line) {
+static inline uint64_t np_key(const struct np_slot *slot, uintptr_t address) { return np_key_of(address, slot->line_mask, slot->line_pick); }
+
+static inline uint64_t np_stage_one(const struct np_slot *slot, uint64_t key) {
     const uint64_t *entries = (const uint64_t *)((const char *)slot + NP_FILTER_OFFSET);
-    return entries[(uint32_t)line & slot->l1_mask];
+    return entries[(uint32_t)key & slot->l1_mask];
 }
 
 static inline bool np_hits_read(const struct np_slot *slot, uintptr_t address) {
-    uintptr_t line = address >> NP_LINE_SHIFT;
-    return np_likely(np_stage_one(slot, line) >> 1 == line);
+    uint64_t key = np_key(slot, address);
+    return np_likely(np_stage_one(slot, key) >> 1 == key);
 }
 
 static inline bool np_hits_write(const struct np_slot *slot, uintptr_t address) {
-    uintptr_t line = address >> NP_LINE_SHIFT;
-    return np_likely(np_stage_one(slot, line) == (line << 1 | 1));
+    uint64_t key = np_key(slot, address);
+    return np_likely(np_stage_one(slot, key) == (key << 1 | 1));
 }
 
 /* Bytes that lie in the line of their first byte. */

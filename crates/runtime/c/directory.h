@@ -88,7 +88,7 @@ static inline struct np_holder np_directory_read(struct np_slot *slot, uintptr_t
             else if (owner == me) value = old;
             else value |= (old & NP_DIR_L3_MASK << NP_DIR_L3_SHIFT) | 1ull << (NP_DIR_WHO_SHIFT + owner % NP_DIR_SHARERS);
         }
-    } while (!np_replace(entry, &old, value));
+    } while (old != value && !np_replace(entry, &old, value));
     if (np_likely(!found)) {
         if (old != 0) np_directory_recall(slot, old, entry);
     } else if (old & NP_DIR_DIRTY) {

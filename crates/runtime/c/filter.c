@@ -35,6 +35,10 @@ static void sim_start(uint32_t process_index) {
     sim->directory_mask = (1ull << config->dir_entries_log2) - 1;
     sim->l2_cycles = config->l2_cycles;
     sim->l3_cycles = config->l3_cycles;
+    uint32_t sampling = config->line_sampling;
+    sim->line_sampling = sampling >= 1 && sampling <= 64 && (sampling & (sampling - 1)) == 0 ? sampling : 1;
+    /* Of lines chosen at random, the next in a row is rarely more than four mean distances away. */
+    sim->stream_reach = sim->line_sampling == 1 ? 1 : 4 * sim->line_sampling;
     sim->counters_cycles = (uint64_t)config->clock_khz * 10;
     sim->memory_nodes = 0;
     for (uint32_t node = 0; node < config->node_count && node < NP_MAX_NODES; node++)
@@ -59,6 +63,8 @@ void np_filter_thread_start(struct np_slot *slot) {
     sim->slot_index = (uint32_t)(((uint64_t)((char *)slot - (char *)np_arena) - np_arena->slots_offset) / np_arena->slot_bytes);
     sim->sharer_bit = sim->slot_index % 26;
     slot->l1_mask = np_sim.l1_mask;
+    slot->line_mask = np_sim.line_sampling - 1;
+    slot->line_pick = (uint32_t)np_mix(np_arena->config.seed) & slot->line_mask;
     if (slot->rng == 0) slot->rng = 1;
     slot->next_counters = 0;
     filter_clear(slot);
@@ -102,7 +108,10 @@ void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes
     uintptr_t first = address >> NP_LINE_SHIFT, last = (address + bytes - 1) >> NP_LINE_SHIFT;
     uint32_t sets = np_sim.l2_set_mask + 1, *tag = np_private_set(owner, 0);
     if (last - first < sets) {
-        for (uintptr_t line = first; line <= last; line++) filter_cut(owner, line, false);
+        for (uintptr_t line = first; line <= last; line++) {
+            filter_cut(owner, line, false);
+            stage_one_cut(owner, line >> (NP_PAGE_SHIFT - NP_LINE_SHIFT) | NP_PAGE_KEY, false);
+        }
         return;
     }
     /* Longer than the filter has sets: every set holds some of its lines, so compare every tag with the range's tags. */
@@ -130,19 +139,17 @@ static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uint32_t
 
 /* True when the line continues a stream of lines upwards or downwards that has run for a while. */
 static inline bool is_streamed(struct np_sim_slot *sim, uintptr_t line) {
-    uint32_t low = (uint32_t)line, near = 0;
+    uint32_t low = (uint32_t)line, near = 0, reach = np_sim.stream_reach;
 #if defined(__SSE2__)
-    /* Distance plus one is 0, 1 or 2. */
-    const __m128i next = _mm_set1_epi32((int)(low + 1)), low_bits = _mm_set1_epi32(~3), three = _mm_set1_epi32(3);
+    /* Distance plus reach is from 0 to twice the reach. */
+    const __m128i next = _mm_set1_epi32((int)(low + reach)), minus_one = _mm_set1_epi32(-1), end = _mm_set1_epi32((int)(2 * reach + 1));
     const __m128i *lines = (const __m128i *)(const void *)sim->stream_line;
     __m128i a = _mm_sub_epi32(next, _mm_loadu_si128(lines)), b = _mm_sub_epi32(next, _mm_loadu_si128(lines + 1));
-    __m128i small_a = _mm_cmpeq_epi32(_mm_and_si128(a, low_bits), _mm_setzero_si128());
-    __m128i small_b = _mm_cmpeq_epi32(_mm_and_si128(b, low_bits), _mm_setzero_si128());
-    small_a = _mm_andnot_si128(_mm_cmpeq_epi32(a, three), small_a);
-    small_b = _mm_andnot_si128(_mm_cmpeq_epi32(b, three), small_b);
+    __m128i small_a = _mm_and_si128(_mm_cmpgt_epi32(a, minus_one), _mm_cmplt_epi32(a, end));
+    __m128i small_b = _mm_and_si128(_mm_cmpgt_epi32(b, minus_one), _mm_cmplt_epi32(b, end));
     near = (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(small_a)) | (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(small_b)) << 4;
 #else
-    for (uint32_t i = 0; i < NP_STREAMS; i++) near |= (uint32_t)(low - sim->stream_line[i] + 1 <= 2) << i;
+    for (uint32_t i = 0; i < NP_STREAMS; i++) near |= (uint32_t)(low - sim->stream_line[i] + reach <= 2 * reach) << i;
 #endif
     if (near == 0) {
         uint32_t oldest = sim->stream_next++ % NP_STREAMS;
@@ -207,8 +214,27 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][other->node % NP_MAX_NODES];
 }
 
+/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. */
+static inline void unpoke(struct np_slot *slot) {
+    if (np_likely(slot->l1_mask == np_sim.l1_mask)) return;
+    slot->l1_mask = np_sim.l1_mask;
+    __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+}
+
+/* A line that is not simulated: only its page's first touch matters. */
+static inline void access_page(struct np_slot *slot, uintptr_t address, uint64_t key) {
+    np_page_home(slot, address);
+    __atomic_store_n(np_stage_one(slot, key), key << 1 | 1, __ATOMIC_RELAXED);
+}
+
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
+    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
+    if (key != line) {
+        unpoke(slot);
+        access_page(slot, address, key);
+        return;
+    }
     __builtin_prefetch((const void *)address); /* what the program is about to wait for */
     uint64_t *entry = np_directory_entry(line);
     struct np_l3_place place = np_l3_place(slot->l3_index, line);
@@ -235,7 +261,8 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     } else {
         latency = private_miss(slot, address, bits, entry, place, set, ways.empty, caller);
     }
-    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + (streamed ? latency / STREAM_SHARE : latency), __ATOMIC_RELAXED);
+    uint64_t stall = (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
+    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + stall, __ATOMIC_RELAXED);
 }
 
 static inline void after_access(struct np_slot *slot) {
@@ -260,8 +287,8 @@ void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint
     uintptr_t last = (address + bytes - 1) >> NP_LINE_SHIFT;
     slot->in_hook = 1;
     for (uintptr_t line = address >> NP_LINE_SHIFT; line <= last; line++) {
-        uint64_t held = *np_stage_one(slot, line);
-        if ((bits & NP_ACC_WRITE) ? held == (line << 1 | 1) : held >> 1 == line) continue;
+        uint64_t key = np_key_of(line << NP_LINE_SHIFT, slot->line_mask, slot->line_pick), held = *np_stage_one(slot, key);
+        if ((bits & NP_ACC_WRITE) ? held == (key << 1 | 1) : held >> 1 == key) continue;
         uintptr_t first = line << NP_LINE_SHIFT;
         access_line(slot, first < address ? address : first, bits | NP_ACC_RANGE, &caller);
         if (np_unlikely((line & 511) == 511)) { /* a long block must not run far ahead of the other threads */

@@ -36,6 +36,8 @@ struct np_sim {
     uint64_t counters_cycles; /* NP_REC_COUNTERS this often */
     uint32_t l2_cycles;
     uint32_t l3_cycles;
+    uint32_t line_sampling;   /* counts, weights and stalls of simulated lines stand for this many */
+    uint32_t stream_reach;    /* lines: the next one of a stream is at most this far */
     uint32_t ready;
     uint32_t memory_nodes;   /* nodes with memory, listed in memory_node */
     uint8_t memory_node[NP_MAX_NODES];
@@ -148,8 +150,9 @@ static inline uint32_t *np_private_set(struct np_slot *slot, uintptr_t line) {
     return tags + (uint32_t)(line & np_sim.l2_set_mask) * np_sim.l2_ways;
 }
 
-static inline uint64_t *np_stage_one(struct np_slot *slot, uintptr_t line) {
-    return (uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET) + (line & np_sim.l1_mask);
+/* `key`: of np_key_of, or a line that is simulated. */
+static inline uint64_t *np_stage_one(struct np_slot *slot, uint64_t key) {
+    return (uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET) + (key & np_sim.l1_mask);
 }
 
 /* ---- filter.c ---- */

@@ -24,7 +24,8 @@ static void next_block(struct np_slot *slot) {
 void np_sample_start(struct np_slot *slot) {
     struct np_sim_slot *sim = np_ss(slot);
     uint64_t fixed = np_arena->config.sample_period;
-    sim->sample_period = fixed == 0 ? FIRST_PERIOD : fixed < MAX_PERIOD ? fixed : MAX_PERIOD;
+    /* Periods count simulated accesses here, each of which stands for line_sampling. */
+    sim->sample_period = fixed == 0 ? FIRST_PERIOD : fixed < MAX_PERIOD ? (fixed + np_sim.line_sampling - 1) / np_sim.line_sampling : MAX_PERIOD;
     sim->sample_rest = 0;
     sim->tune_clock = np_clock_of(slot);
     next_block(slot);
@@ -58,7 +59,8 @@ static void tune(struct np_slot *slot) {
 }
 
 void np_sample(struct np_slot *slot, uintptr_t address, uint32_t bits, enum np_level level, uint32_t home, const struct np_regs *caller) {
-    uint64_t weight = slot->sample_weight;
+    uint64_t weight = slot->sample_weight * np_sim.line_sampling;
+    if (weight > UINT32_MAX) weight = UINT32_MAX;
     tune(slot);
     next_block(slot);
     const struct np_sim_slot *sim = np_ss(slot);
@@ -85,13 +87,14 @@ void np_counters(struct np_slot *slot, bool force) {
     uint64_t *words = np_begin(slot, NP_REC_COUNTERS, slot->thread_index, 10 + nodes, np_order());
     if (words == NULL) return;
     words[2] = sim->counted_accesses = slot->accesses;
-    words[3] = slot->l2_lookups;
-    words[4] = slot->l3_lookups;
-    words[5] = slot->memory_accesses;
-    words[6] = slot->cache_transfers;
-    words[7] = slot->memory_writes;
+    uint64_t scale = np_sim.line_sampling;
+    words[3] = slot->l2_lookups * scale;
+    words[4] = slot->l3_lookups * scale;
+    words[5] = slot->memory_accesses * scale;
+    words[6] = slot->cache_transfers * scale;
+    words[7] = slot->memory_writes * scale;
     words[8] = slot->wait_cycles;
     words[9] = nodes;
-    for (uint32_t node = 0; node < nodes; node++) words[10 + node] = slot->by_home_written[node] = slot->by_home[node];
+    for (uint32_t node = 0; node < nodes; node++) words[10 + node] = (slot->by_home_written[node] = slot->by_home[node]) * scale;
     np_commit(slot, 10 + nodes);
 }

@@ -63,6 +63,8 @@ struct np_config {
     uint32_t l3_cycles;
     uint32_t dir_entries_log2;    /* coherence directory, entries */
     uint32_t max_stack_depth;     /* frames kept per stack, <= 128 */
+    uint32_t line_sampling;       /* one cache line in this many is simulated (a power of two up to 64; 1: all). The geometries below hold for the
+                                     simulated lines alone, and so do the counts in slots; records hold the scaled ones */
     uint16_t memory_latency_cycles[NP_MAX_NODES][NP_MAX_NODES]; /* [from][to], idle */
     uint8_t node_has_memory[NP_MAX_NODES];
     uint8_t node_order[NP_MAX_NODES][NP_MAX_NODES]; /* fallback order of nodes seen from each node, nearest first */
@@ -118,6 +120,16 @@ enum np_state {
     NP_STATE_STOPPED = 2, /* the recorder cannot keep up with its disk, or is gone: write nothing any more */
 };
 
+/* What the first-stage filter is asked for an address: its line, where that is simulated, else its page (whose home must be known all the same, so
+ * the page's first touch has to be seen). */
+#define NP_PAGE_KEY (1ull << 44)
+#define NP_LINE_HASH 0x9e3779b97f4a7c15ull
+static inline uint64_t np_key_of(uint64_t address, uint32_t line_mask, uint32_t line_pick) {
+    uint64_t line = address >> NP_LINE_SHIFT, page = address >> NP_PAGE_SHIFT | NP_PAGE_KEY;
+    uint64_t other = -(uint64_t)(((uint32_t)((line * NP_LINE_HASH) >> 40) & line_mask) != line_pick);
+    return line ^ ((line ^ page) & other);
+}
+
 enum np_slot_state {
     NP_SLOT_FREE = 0,
     NP_SLOT_CLAIMED = 1,
@@ -130,7 +142,7 @@ enum np_run_state {
     NP_RUN_BLOCKED = 1, /* waits for another thread, sleeps, or idles in a pool: others need not wait for its clock */
 };
 
-/* Head of each slot, one per live thread. Filter arrays follow at filter_offset: first l1_lines uint64_t entries (line << 1 | writable, 0 empty),
+/* Head of each slot, one per live thread. Filter arrays follow at filter_offset: first l1_lines uint64_t entries (key << 1 | writable, 0 empty; np_key_of),
  * then l2_sets * l2_ways uint32_t tags. The ring follows at ring_offset. */
 struct np_slot {
     /* -- line 0: the owner's hot fields -- */
@@ -144,6 +156,8 @@ struct np_slot {
     uint32_t thread_index;
     uint32_t l3_index;
     uint32_t in_hook;       /* re-entrancy guard */
+    uint32_t line_mask;     /* line_sampling - 1 */
+    uint32_t line_pick;     /* lines whose hash under the mask is this are simulated */
 
     /* -- line 1: ring producer -- */
     _Alignas(64) uint64_t head; /* bytes ever written; release store after the record is whole */

@@ -141,6 +141,8 @@ pub struct RecordOptions<'a> {
     pub seed: u64,
     /// Frames kept per call stack, 1 to 128.
     pub max_stack_depth: u32,
+    /// One cache line in this many is simulated, chosen by a hash of its address; a power of two, 1 (all) to 64.
+    pub line_sampling: u32,
     /// Ring of each thread, a power of two from 64 KiB to 64 MiB.
     pub ring_bytes: u32,
     /// Threads that can be recorded at one time, 1 to 4,096.
@@ -174,6 +176,7 @@ impl<'a> RecordOptions<'a> {
             cycles_per_access_q8: 512,
             seed: 1,
             max_stack_depth: 64,
+            line_sampling: 8,
             ring_bytes: 1 << 20,
             slots: 1024,
             environment: Vec::new(),
@@ -204,6 +207,9 @@ impl<'a> RecordOptions<'a> {
         }
         if !(1..=128).contains(&self.max_stack_depth) {
             return bad("--max-stack", format!("{} frames", self.max_stack_depth), "use 1 to 128");
+        }
+        if !self.line_sampling.is_power_of_two() || self.line_sampling > 64 {
+            return bad("--lines", format!("1 in {}", self.line_sampling), "use 1 (all of them), 2, 4, 8, 16, 32 or 64");
         }
         if !self.ring_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(&self.ring_bytes) {
             return bad(

@@ -120,6 +120,7 @@ impl Opening<'_, '_> {
             "window_cycles": config.window_cycles,
             "cycles_per_access": f64::from(config.cycles_per_access_q8) / 256.0,
             "max_stack_depth": config.max_stack_depth,
+            "line_sampling": config.line_sampling,
             "ring_bytes": options.ring_bytes,
             "slots": options.slots,
             "l1_lines": config.l1_lines,

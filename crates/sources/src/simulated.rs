@@ -94,6 +94,7 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
     config.window_cycles = u32::try_from(window.max(1)).unwrap_or(u32::MAX);
     config.cycles_per_access_q8 = options.cycles_per_access_q8;
     config.max_stack_depth = options.max_stack_depth;
+    config.line_sampling = if engine == Engine::Instrument { options.line_sampling } else { 1 };
     fill_cpus(&mut config, machine, &layout)?;
     fill_nodes(&mut config, machine, &mut notes)?;
     fill_caches(&mut config, machine, &layout, &mut notes);
@@ -233,7 +234,10 @@ fn fill_caches(config: &mut wire::Config, machine: &Machine, layout: &[CpuId], n
     let l2_bytes = bytes(2).unwrap_or(if bytes(1).is_some() { 0 } else { DEFAULT_L2_BYTES });
     config.l1_lines = u32::try_from(previous_power_of_two(l1_bytes / LINE_BYTES).clamp(16, 1 << 16)).unwrap_or(1 << 16);
     let private_lines = ((l1_bytes + l2_bytes) / LINE_BYTES).clamp(16, 1 << 20);
+    // A sample of the lines competes for the same share of the sets.
+    let sampling = config.line_sampling.max(1);
     (config.l2_sets, config.l2_ways) = sets_and_ways(private_lines);
+    config.l2_sets = (config.l2_sets / sampling).max(1);
     config.l2_cycles = cycles(2, DEFAULT_L2_CYCLES);
     config.l3_cycles = cycles(3, DEFAULT_L3_CYCLES);
     let l3 = machine.l3_caches();
@@ -248,6 +252,7 @@ fn fill_caches(config: &mut wire::Config, machine: &Machine, layout: &[CpuId], n
         let count = l3.len() as u64;
         let fitting = largest.min(MAX_L3_TAG_BYTES / 4 / count).max(16);
         (config.l3_sets, config.l3_ways) = sets_and_ways(fitting);
+        config.l3_sets = (config.l3_sets / sampling).max(1);
         config.l3_count = u32::try_from(count).unwrap_or(u32::MAX);
     }
     let threads = u64::from(config.cpu_count);
@@ -293,7 +298,7 @@ mod tests {
     #[test]
     fn the_opteron_is_simulated_as_its_model_says() {
         let machine = Machine::load("opteron-8385").unwrap();
-        let simulated = simulate(&options(&machine), Engine::Instrument, 3_000_000).unwrap();
+        let simulated = simulate(&RecordOptions { line_sampling: 1, ..options(&machine) }, Engine::Instrument, 3_000_000).unwrap();
         let config = &simulated.config;
         assert_eq!((config.node_count, config.cpu_count, config.clock_khz), (4, 16, 2_300_000));
         assert_eq!(config.l1_lines, 1024, "64 KiB of 64-byte lines");

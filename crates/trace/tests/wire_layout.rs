@@ -41,6 +41,7 @@ fn offsets() -> Vec<(String, u64)> {
             l3_cycles,
             dir_entries_log2,
             max_stack_depth,
+            line_sampling,
             memory_latency_cycles,
             node_has_memory,
             node_order,
@@ -94,7 +95,7 @@ fn offsets() -> Vec<(String, u64)> {
         "np_slot",
         SlotHot,
         offset_of!(Slot, hot),
-        [accesses, stall_cycles, l1_mask, node, sample_left, sample_weight, cpu, thread_index, l3_index, in_hook,]
+        [accesses, stall_cycles, l1_mask, node, sample_left, sample_weight, cpu, thread_index, l3_index, in_hook, line_mask, line_pick,]
     );
     offsets!(
         "np_slot",

@@ -92,6 +92,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
         (None, None) => Sampling::default(),
     };
     options.window = Duration::from_micros(arguments.window);
+    options.line_sampling = arguments.lines;
     options.seed = arguments.seed;
     options.max_stack_depth = arguments.max_stack;
     options.slots = arguments.max_threads;

@@ -38,6 +38,7 @@ pub struct Config {
     pub l3_cycles: u32,
     pub dir_entries_log2: u32,
     pub max_stack_depth: u32,
+    pub line_sampling: u32,
     pub memory_latency_cycles: [[u16; MAX_NODES]; MAX_NODES],
     pub node_has_memory: [u8; MAX_NODES],
     pub node_order: [[u8; MAX_NODES]; MAX_NODES],
@@ -143,6 +144,8 @@ pub struct SlotHot {
     pub thread_index: u32,
     pub l3_index: u32,
     pub in_hook: u32,
+    pub line_mask: u32,
+    pub line_pick: u32,
 }
 
 #[repr(C)]
