@@ -149,7 +149,7 @@ fn is_debug_option(word: &str) -> bool {
     let Some(rest) = word.strip_prefix("-g") else { return false };
     rest.is_empty()
         || rest.starts_with(|c: char| c.is_ascii_digit())
-        || ["gdb", "dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"].iter().any(|name| rest.starts_with(name))
+        || ["gdb", "dwarf", "split-dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"].iter().any(|name| rest.starts_with(name))
 }
 
 /// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do.
