@@ -40,7 +40,6 @@ demo: workloads
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory -C workloads check OUT=$(CURDIR)/$(BUILD)/native
-	@tests/run $(NUMAPILOT) $(BUILD)
 
 bench: setup-bench workloads
 	@tools/bench $(NUMAPILOT) $(BUILD)
@@ -50,7 +49,7 @@ lint: setup-demo
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 fuzz:
-	@tools/fuzz $(or $(FUZZ_SECONDS),60)
+	@for target in wire chunks tables meta; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
 	@rm -rf $(BUILD)

@@ -237,7 +237,7 @@ pub struct LookArgs {
     #[arg(long, value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
     /// Columns to stay within
-    #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(60..=400))]
+    #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(80..=400))]
     pub width: u16,
 }
 

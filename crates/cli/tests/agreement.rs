@@ -52,7 +52,10 @@ fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     let mut result = Vec::new();
     for row in first["sites"].as_array().expect("sites") {
         let rows = second["sites"].as_array().expect("sites").iter();
-        let Some(other) = rows.into_iter().find(|other| other["name"] == row["name"] && other["place"] == row["place"]) else { continue };
+        let Some(other) = rows.into_iter().find(|other| other["name"] == row["name"] && other["place"] == row["place"])
+        else {
+            continue;
+        };
         if number(row, "/samples").min(number(other, "/samples")) < ENOUGH_SAMPLES {
             continue;
         }
@@ -79,7 +82,8 @@ fn recorded(folder: &Path, program: &str, arguments: &[&str], seed: u32) -> Valu
 /// Runs the program twice and compares; returns how many shares were compared.
 fn agree(program: &str, arguments: &[&str]) -> usize {
     let folder = scratch();
-    let (first, second) = (recorded(folder.path(), program, arguments, 1), recorded(folder.path(), program, arguments, 2));
+    let (first, second) =
+        (recorded(folder.path(), program, arguments, 1), recorded(folder.path(), program, arguments, 2));
     let counted = ["remote_share", "imbalance/population"];
     for name in counted {
         let pointer = format!("/headline/totals/{name}/value");
@@ -89,9 +93,10 @@ fn agree(program: &str, arguments: &[&str]) -> usize {
     let all = differences(&first, &second);
     let limit = quantile(ALARM / all.len() as f64);
     let worst = all.iter().map(|difference| difference.errors).fold(0.0, f64::max);
-    println!("{program}: {} shares, the worst differs by {worst:.2} standard errors, allowed {limit:.2}", all.len());
+    eprintln!("{program}: {} shares, the worst differs by {worst:.2} standard errors, allowed {limit:.2}", all.len());
     let wrong = all.iter().filter(|difference| difference.errors > limit);
-    let wrong: Vec<String> = wrong.map(|difference| format!("{}: {:.2} standard errors", difference.what, difference.errors)).collect();
+    let wrong: Vec<String> =
+        wrong.map(|difference| format!("{}: {:.2} standard errors", difference.what, difference.errors)).collect();
     assert!(wrong.is_empty(), "{program}: more than {limit:.2}:\n{}", wrong.join("\n"));
     all.len()
 }

@@ -78,10 +78,15 @@ fn generated() -> String {
     }
     let mut resites = String::new();
     for resite in 0..RESITES {
-        let _ = writeln!(source, "static __attribute__((noinline)) Made remake_{resite}(void *old, std::size_t bytes) {{");
-        let _ = writeln!(source, "    const std::uint64_t before = truth_now();\n    void *address = realloc(old, bytes);");
+        let _ =
+            writeln!(source, "static __attribute__((noinline)) Made remake_{resite}(void *old, std::size_t bytes) {{");
+        let _ =
+            writeln!(source, "    const std::uint64_t before = truth_now();\n    void *address = realloc(old, bytes);");
         let line = source.lines().count();
-        let _ = writeln!(source, "    const std::uint64_t after = truth_now();\n    return {{address, before, after}};\n}}");
+        let _ = writeln!(
+            source,
+            "    const std::uint64_t after = truth_now();\n    return {{address, before, after}};\n}}"
+        );
         let _ = writeln!(resites, "    {{remake_{resite}, {line}}},");
     }
     let _ = write!(
@@ -97,7 +102,9 @@ fn generated() -> String {
 fn tiny_machine(folder: &Path) -> PathBuf {
     let text = fs::read_to_string(root().join("models/opteron-8385.toml")).expect("the model");
     let text = text.replace("name = \"opteron-8385\"", "name = \"tiny-caches\"");
-    let text = text.replace("size_kib = { value = 64,", "size_kib = { value = 1,").replace("size_kib = { value = 512,", "size_kib = { value = 4,");
+    let text = text
+        .replace("size_kib = { value = 64,", "size_kib = { value = 1,")
+        .replace("size_kib = { value = 512,", "size_kib = { value = 4,");
     let (before, after) = text.split_once("[[caches]]\nlevel = 3").expect("an L3");
     let links = after.find("[[links]]").expect("links");
     let file = folder.join("tiny-caches.toml");
@@ -161,7 +168,9 @@ struct Truth {
 fn truth(folder: &Path) -> Truth {
     let mut truth = Truth::default();
     for folder in [folder.to_path_buf(), folder.join("after")] {
-        for file in fs::read_dir(folder).expect("logs").map(|file| file.expect("a log").path()).filter(|path| path.is_file()) {
+        for file in
+            fs::read_dir(folder).expect("logs").map(|file| file.expect("a log").path()).filter(|path| path.is_file())
+        {
             let name = file.file_name().expect("a name").to_string_lossy().into_owned();
             let tid: u32 = name.split_once('-').expect("pid-tid").1.parse().expect("a thread id");
             let bytes = fs::read(&file).expect("a log");
@@ -195,7 +204,10 @@ fn mismatch(object: &ObjectRow, process: u32, truth: &Truth, burst: &Entry, star
         (kind == expected_kind, "kind"),
         (birth >= born.before && birth <= born.after, "birth outside the logged call"),
         // A child may outlive what it inherited: the row's death is the one in the process of its birth.
-        (process != object.process || object.death_order.is_none_or(|death| death + start > burst.after), "dead before the access"),
+        (
+            process != object.process || object.death_order.is_none_or(|death| death + start > burst.after),
+            "dead before the access",
+        ),
         (file == "truth.cpp" && object.site_line == born.line, "line"),
     ];
     let wrong: Vec<&str> = checks.iter().filter(|(good, _)| !good).map(|(_, what)| *what).collect();
@@ -232,17 +244,25 @@ fn judge(trace: &Path, truth: &Truth) -> Verdict {
             let order = row.order + start;
             let Some(bursts) = truth.bursts.get(&threads.tid[row.thread as usize]) else { continue };
             let index = bursts.partition_point(|burst| burst.before <= order);
-            let Some(burst) = index.checked_sub(1).map(|index| &bursts[index]).filter(|burst| order <= burst.after) else { continue };
+            let Some(burst) = index.checked_sub(1).map(|index| &bursts[index]).filter(|burst| order <= burst.after)
+            else {
+                continue;
+            };
             verdict.verified += 1;
             if row.address < burst.address || row.address >= burst.address + burst.bytes {
                 verdict.wrong(format!("an access to {:#x} in {burst:?}", row.address), burst);
                 continue;
             }
             let Some(object) = row.object else {
-                verdict.wrong(format!("no object at {:#x}; {burst:?}, {:?}", row.address, truth.births[&burst.instance]), burst);
+                verdict.wrong(
+                    format!("no object at {:#x}; {burst:?}, {:?}", row.address, truth.births[&burst.instance]),
+                    burst,
+                );
                 continue;
             };
-            if let Some(problem) = mismatch(&objects.row(object as usize), threads.process[row.thread as usize], truth, burst, start) {
+            if let Some(problem) =
+                mismatch(&objects.row(object as usize), threads.process[row.thread as usize], truth, burst, start)
+            {
                 verdict.wrong(format!("{:#x} at {order}: {problem}", row.address), burst);
             }
         }
@@ -259,7 +279,8 @@ fn attribution(threads: u64, allocations: u64, least: u64) {
     let trace = folder.path().join("truth.numatrace");
     let rounds = (allocations / threads).to_string();
     let arguments = [logs.to_str().expect("UTF-8 path").to_owned(), threads.to_string(), rounds];
-    let options = ["--machine", machine.to_str().expect("UTF-8 path"), "--period", "1", "--window", "100000"];
+    let options =
+        ["--machine", machine.to_str().expect("UTF-8 path"), "--period", "1", "--lines", "1", "--window", "100000"];
     let began = std::time::Instant::now();
     let ran = record(&trace, &options, &program, &arguments).succeeded();
     assert_eq!(ran.stdout, "done\n");

@@ -140,8 +140,13 @@ fn damaged_meta_is_named() {
     let text = fs::read_to_string(&path).expect("meta.json");
     let newer = text.replacen("\"major\": 1", "\"major\": 9", 1);
     assert_ne!(newer, text);
-    let cases: [(&str, &str); 5] =
-        [("", "meta.json"), (&text[..text.len() / 2], "meta.json"), ("[1, 2]", "meta.json"), ("{}", "meta.json"), (&newer, "or newer")];
+    let cases: [(&str, &str); 5] = [
+        ("", "meta.json"),
+        (&text[..text.len() / 2], "meta.json"),
+        ("[1, 2]", "meta.json"),
+        ("{}", "meta.json"),
+        (&newer, "or newer"),
+    ];
     for (content, must_contain) in cases {
         fs::write(&path, content).expect("a damaged meta.json");
         complains(&report(&trace), &[must_contain]);

@@ -62,7 +62,8 @@ int main(int argc, char **argv) {
 "#;
 
 fn start(trace: &Path, program: &Path, rounds: &str) -> Child {
-    let mut command = numapilot(&["record", "-q", "--force", "--keep-raw", "--period", "64", "--machine", "opteron-8385", "-o"]);
+    let mut command =
+        numapilot(&["record", "-q", "--force", "--keep-raw", "--period", "64", "--machine", "opteron-8385", "-o"]);
     command.arg(trace).arg("--").arg(program).arg(rounds);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the recorder starts")
 }
@@ -95,7 +96,7 @@ fn opens_with_every_whole_chunk(trace: &Path, context: &str) -> usize {
         assert!(matches!(problem.damage, Damage::TornTail), "{context}: {problem:?}");
     }
     let mut merge = raw.merge();
-    let records = merge.by_ref().map(|record| record.unwrap_or_else(|error| panic!("{context}: {error}"))).count();
+    let records = merge.by_ref().inspect(|record| assert!(record.is_ok(), "{context}: {record:?}")).count();
     assert!(merge.problems().is_empty(), "{context}: {:?}", merge.problems());
     let ran = finish(numapilot(&["report", "--json"]).arg(trace));
     assert_eq!(ran.code, 0, "{context}: {}", ran.stderr);
@@ -144,7 +145,7 @@ fn shard(number: u64) {
     let alone = finish(Command::new(&program).arg("2000"));
     assert_eq!(alone.code, 7);
     for round in (number..ROUNDS).step_by(SHARDS as usize) {
-        if round / SHARDS % 2 == 0 {
+        if (round / SHARDS).is_multiple_of(2) {
             kill_the_program(folder.path(), &program, round);
         } else {
             kill_the_recorder(folder.path(), &program, &alone.stdout, round);

@@ -98,7 +98,11 @@ fn sixteen_at_once(name: &str, source: &str, flags: &[&str]) {
     assert_eq!(serial.output, parallel.output);
     assert_eq!(parallel.threads.len(), 16);
     let ratio = parallel.total / (serial.total / 16.0);
-    println!("{name}: {:.3} ms alone, {:.3} ms by 16 threads: {ratio:.3} of a sixteenth", serial.total / 1e6, parallel.total / 1e6);
+    println!(
+        "{name}: {:.3} ms alone, {:.3} ms by 16 threads: {ratio:.3} of a sixteenth",
+        serial.total / 1e6,
+        parallel.total / 1e6
+    );
     assert!((0.85..1.15).contains(&ratio), "{name}: {ratio} of a sixteenth of the serial time");
     let middle = parallel.total / 2.0;
     let alive = parallel.threads.iter().filter(|(start, end)| *start <= middle && *end >= middle).count();

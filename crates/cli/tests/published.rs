@@ -89,7 +89,12 @@ fn facerec_has_one_matrix_on_top_that_a_copy_per_node_makes_local() {
     assert!(number(basis, "/writes/value") < 0.02, "writes {}", number(basis, "/writes/value"));
     assert!(remote_share(&naive) > 0.6, "remote share {}", remote_share(&naive));
     let replicated = facerec("replicated");
-    assert!(remote_share(&replicated) < 0.15, "remote share {} from {}", remote_share(&replicated), remote_share(&naive));
+    assert!(
+        remote_share(&replicated) < 0.15,
+        "remote share {} from {}",
+        remote_share(&replicated),
+        remote_share(&naive)
+    );
 }
 
 /// The naive pool hands some objects on to other workers; the local one never does.

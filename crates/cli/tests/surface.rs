@@ -97,7 +97,7 @@ fn reports_fit_their_width_and_have_no_colour_in_a_pipe() {
         &["--remote", "--node", "1"],
     ];
     for view in views {
-        for width in [160usize, 200] {
+        for width in [80usize, 100, 160] {
             let number = width.to_string();
             let ran = run(&[&["report", trace, "--width", &number], view].concat()).succeeded();
             let wide: Vec<&str> = ran.stdout.lines().filter(|line| line.chars().count() > width).collect();
@@ -145,7 +145,9 @@ fn json_is_json_in_every_view() {
 #[test]
 fn pictures_are_written_whole() {
     let folder = scratch();
-    for (name, arguments) in [("traffic", vec!["report", "TRACE"]), ("machine", vec!["topo", "--machine", "opteron-8385"])] {
+    for (name, arguments) in
+        [("traffic", vec!["report", "TRACE"]), ("machine", vec!["topo", "--machine", "opteron-8385"])]
+    {
         let svg = folder.path().join(format!("{name}.svg"));
         let trace = sample().trace();
         let mut command = numapilot::<&str>(&[]);
@@ -156,7 +158,8 @@ fn pictures_are_written_whole() {
         let text = fs::read_to_string(&svg).expect("the picture");
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"), "{name}");
     }
-    let left: Vec<_> = fs::read_dir(folder.path()).expect("folder").map(|entry| entry.expect("entry").file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("folder").map(|entry| entry.expect("entry").file_name()).collect();
     assert_eq!(left.len(), 2, "temporary files stay behind: {left:?}");
 }
 
@@ -229,7 +232,9 @@ const WORK_CPP: &str = "#include <vector>\nlong work() {\n    std::vector<long> 
     for (long n : numbers) sum += n;\n    return sum;\n}\n";
 
 fn project(folder: &Path) {
-    for (name, text) in [("Makefile", MAKEFILE), ("CMakeLists.txt", CMAKE), ("main.cpp", MAIN_CPP), ("work.cpp", WORK_CPP)] {
+    for (name, text) in
+        [("Makefile", MAKEFILE), ("CMakeLists.txt", CMAKE), ("main.cpp", MAIN_CPP), ("work.cpp", WORK_CPP)]
+    {
         fs::write(folder.join(name), text).expect("project file");
     }
 }
@@ -237,11 +242,16 @@ fn project(folder: &Path) {
 #[track_caller]
 fn is_instrumented(folder: &Path, program: &Path) {
     let trace = folder.join("app.numatrace");
-    let ran = record::<&str>(&trace, &["--machine", "opteron-8385", "--engine", "instrument"], program, &[]).succeeded();
+    let ran =
+        record::<&str>(&trace, &["--machine", "opteron-8385", "--engine", "instrument"], program, &[]).succeeded();
     assert_eq!(ran.stdout, "2097152\n");
     let report = report_json(&trace, &[]);
     assert!(number(&report, "/headline/totals/accesses/value") > 100_000.0);
-    assert!(report["sites"][0]["place"].as_str().is_some_and(|place| place.contains("work.cpp")), "{}", report["sites"][0]);
+    assert!(
+        report["sites"][0]["place"].as_str().is_some_and(|place| place.contains("work.cpp")),
+        "{}",
+        report["sites"][0]
+    );
 }
 
 #[test]

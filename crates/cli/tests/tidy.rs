@@ -10,7 +10,8 @@ const MAX_COLUMNS: usize = 160;
 /// Past this a file holds more than one idea.
 const MAX_LINES: usize = 800;
 /// Words that are put together here from halves, so that this file does not trip over itself.
-const BANNED: &[(&str, &str)] = &[("dbg", "!("), ("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X "), ("#[ign", "ore")];
+const BANNED: &[(&str, &str)] =
+    &[("dbg", "!("), ("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X "), ("#[ign", "ore")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
@@ -24,7 +25,12 @@ fn files() -> Vec<PathBuf> {
         .output()
         .expect("git runs");
     assert!(output.status.success(), "this test needs a git checkout: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8 paths").lines().map(PathBuf::from).filter(|p| root().join(p).is_file()).collect()
+    String::from_utf8(output.stdout)
+        .expect("UTF-8 paths")
+        .lines()
+        .map(PathBuf::from)
+        .filter(|p| root().join(p).is_file())
+        .collect()
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {

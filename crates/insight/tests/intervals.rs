@@ -80,10 +80,10 @@ fn run_by_lines(random: &mut Random, lines: &[u64], own: usize, period: u32) -> 
     const ONE_IN: u32 = 8;
     let (mut object, mut all) = (Tally::default(), Tally::default());
     for (line, &accesses) in lines.iter().enumerate() {
-        if random.next() % u64::from(ONE_IN) != 0 {
+        if !random.next().is_multiple_of(u64::from(ONE_IN)) {
             continue;
         }
-        let kept = (0..accesses).filter(|_| random.next() % u64::from(period) == 0).count() as u32;
+        let kept = (0..accesses).filter(|_| random.next().is_multiple_of(u64::from(period))).count() as u32;
         let weight = period * ONE_IN;
         let access = AccessRef { weight, cluster: f64::from(kept * weight), ..AccessRef::at(64 * line as u64) };
         for _ in 0..kept {

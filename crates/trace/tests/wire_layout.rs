@@ -95,7 +95,20 @@ fn offsets() -> Vec<(String, u64)> {
         "np_slot",
         SlotHot,
         offset_of!(Slot, hot),
-        [accesses, stall_cycles, l1_mask, node, sample_left, sample_weight, cpu, thread_index, l3_index, in_hook, line_mask, line_pick,]
+        [
+            accesses,
+            stall_cycles,
+            l1_mask,
+            node,
+            sample_left,
+            sample_weight,
+            cpu,
+            thread_index,
+            l3_index,
+            in_hook,
+            line_mask,
+            line_pick,
+        ]
     );
     offsets!(
         "np_slot",

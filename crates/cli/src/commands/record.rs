@@ -106,7 +106,9 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     options.limits = Limits {
         bytes: arguments.max_size.map(|mib| mib.saturating_mul(1 << 20)),
         duration: match arguments.duration {
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).with_context(|| format!("--duration {seconds}"))?),
+            Some(seconds) => {
+                Some(Duration::try_from_secs_f64(seconds).with_context(|| format!("--duration {seconds}"))?)
+            }
             None => None,
         },
     };
@@ -162,7 +164,9 @@ fn describe(recording: &Recording) {
         eprintln!("numapilot: {note}");
     }
     if let Some(StopReason::WriteFailed(error)) = &recording.stopped {
-        eprintln!("numapilot: recording stopped, the trace could not be written: {error}; what was written before is kept");
+        eprintln!(
+            "numapilot: recording stopped, the trace could not be written: {error}; what was written before is kept"
+        );
     }
     let lost = recording.losses.records();
     if lost > 0 {

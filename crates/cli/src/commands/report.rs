@@ -139,7 +139,8 @@ impl View<'_> {
     }
 
     fn picture(&self, analysis: &Analysis<'_>) -> Result<String> {
-        let machine = self.machine.context("the trace holds no description of its machine, so there is nothing to draw")?;
+        let machine =
+            self.machine.context("the trace holds no description of its machine, so there is nothing to draw")?;
         let matrix = analysis.matrix();
         let (links, _) = link_traffic(&matrix, machine, self.program_time_ns(analysis));
         let headline = analysis.headline();
@@ -217,7 +218,8 @@ impl View<'_> {
     fn json(&self, analysis: &Analysis<'_>) -> Result<Value> {
         let arguments = self.arguments;
         let top = arguments.top;
-        let links = self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
+        let links =
+            self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
         if let Some(name) = &arguments.object {
             let details: Result<Vec<Value>> = self
@@ -274,7 +276,9 @@ impl View<'_> {
             .map(|&site| Chosen::Site(site))
             .collect();
         match (named.is_empty(), accessed.is_empty()) {
-            (true, _) => bail!("--object {name}: no object has that name; the table's names and numbers (S3) can be used"),
+            (true, _) => {
+                bail!("--object {name}: no object has that name; the table's names and numbers (S3) can be used")
+            }
             (false, true) => bail!("--object {name}: there is one, but no sampled access reached it"),
             (false, false) => Ok(accessed),
         }

@@ -20,7 +20,8 @@ pub fn completions(arguments: &CompletionArgs) -> Result<()> {
 
 /// Writes `numapilot.1` and one page per command.
 pub fn man(arguments: &ManArgs) -> Result<()> {
-    fs::create_dir_all(&arguments.folder).with_context(|| format!("{}: cannot be created", arguments.folder.display()))?;
+    fs::create_dir_all(&arguments.folder)
+        .with_context(|| format!("{}: cannot be created", arguments.folder.display()))?;
     clap_mangen::generate_to(Arguments::command(), &arguments.folder)
         .with_context(|| format!("{}: manual pages cannot be written", arguments.folder.display()))
 }

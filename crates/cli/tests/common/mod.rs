@@ -144,7 +144,8 @@ pub fn number(value: &Value, pointer: &str) -> f64 {
 pub fn site<'a>(report: &'a Value, name: &str) -> &'a Value {
     let sites = report["sites"].as_array().expect("sites");
     let found = sites.iter().find(|site| site["name"] == name);
-    found.unwrap_or_else(|| panic!("no site {name} in {:?}", sites.iter().map(|site| &site["name"]).collect::<Vec<_>>()))
+    found
+        .unwrap_or_else(|| panic!("no site {name} in {:?}", sites.iter().map(|site| &site["name"]).collect::<Vec<_>>()))
 }
 
 /// Seeded random numbers: splitmix64.

@@ -12,6 +12,7 @@ use super::objects::objects;
 use super::style::Look;
 use super::style::clean;
 use super::style::shorten;
+use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
 use super::timeline;
@@ -88,14 +89,16 @@ fn by_thread(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> St
     if detail.threads.len() > top {
         text.push_str(&look.faint(&format!("  and {} more threads\n", detail.threads.len() - top)));
     }
-    let mut notes = vec![format!("one block is {}", units::time_ns(detail.series.bin_ns))];
+    let mut note = format!("One block is {}.", units::time_ns(detail.series.bin_ns));
     if let Some(handover) = detail.mean_handover_ns {
-        notes.push(format!(
-            "mean time between sampled accesses by different threads: {} (an upper bound: sampling misses hand-overs)",
+        note.push_str(&format!(
+            " Mean time between sampled accesses by different threads: {} (an upper bound: sampling misses hand-overs).",
             units::time_ns(handover as u64)
         ));
     }
-    text.push_str(&look.faint(&format!("  {}\n", notes.join("; "))));
+    for line in wrap(&note, look.width.saturating_sub(2)) {
+        text.push_str(&look.faint(&format!("  {line}\n")));
+    }
     text
 }
 

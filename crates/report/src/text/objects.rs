@@ -7,6 +7,7 @@ use numapilot_insight::RowKey;
 use numapilot_machine::NodeId;
 
 use super::style::Look;
+use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
 use crate::units;
@@ -20,24 +21,56 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
     if rows.is_empty() {
         return "  no sampled accesses\n".to_owned();
     }
-    let node_titles = (per_node_title("FROM", nodes), per_node_title("ON", nodes));
-    let mut table = Table::new()
-        .dense()
-        .column("ID", Align::Left)
-        .flexible("OBJECT", 10)
-        .column("SIZE", Align::Right)
-        .column("SHARE", Align::Right)
-        .column("±", Align::Right)
-        .column("REM", Align::Right)
-        .column("LOC", Align::Right)
-        .column("PIN", Align::Right)
-        .column("ELSE", Align::Right)
-        .column(&node_titles.0, Align::Right)
-        .column(&node_titles.1, Align::Right)
-        .column("OWN", Align::Right)
-        .column("1ST", Align::Right);
+    let columns = Columns { nodes, has_nodes: look.width >= 96, has_avoidable: look.width >= 72 };
+    let mut table = columns.table();
     for row in rows.iter().take(top) {
-        table.row([
+        table.row(columns.cells(row));
+        table.remark(&remark(row));
+    }
+    let mut text = table.render(look, 0);
+    if rows.len() > top {
+        text.push_str(&look.faint(&format!("    {} more; `-n {}` shows them\n", rows.len() - top, rows.len())));
+    }
+    for line in wrap(LEGEND, look.width.saturating_sub(2)) {
+        text.push_str(&look.faint(&format!("  {line}\n")));
+    }
+    text
+}
+
+const LEGEND: &str = "All in %. SHARE of all memory accesses (± half the 95 % interval), of all REMote ones; LOCal part of the \
+    object's own. Of its remote accesses, avoidable by PINning the allocating thread, by allocating ELSEwhere on one node. FROM, \
+    ON: its accesses by accessing and by home node. OWN: by the allocating thread; 1ST: by it before anybody else's.";
+
+/// Which columns the width has room for: narrow terminals lose the per-node ones first, then what could be avoided.
+struct Columns<'a> {
+    nodes: &'a [NodeId],
+    has_nodes: bool,
+    has_avoidable: bool,
+}
+
+impl Columns<'_> {
+    fn table(&self) -> Table {
+        let mut table = Table::new()
+            .dense()
+            .column("ID", Align::Left)
+            .flexible("OBJECT", 6)
+            .column("SIZE", Align::Right)
+            .column("SHARE", Align::Right)
+            .column("±", Align::Right)
+            .column("REM", Align::Right)
+            .column("LOC", Align::Right);
+        if self.has_avoidable {
+            table = table.column("PIN", Align::Right).column("ELSE", Align::Right);
+        }
+        if self.has_nodes {
+            table = table.column(&per_node_title("FROM", self.nodes), Align::Right);
+            table = table.column(&per_node_title("ON", self.nodes), Align::Right);
+        }
+        table.column("OWN", Align::Right).column("1ST", Align::Right)
+    }
+
+    fn cells(&self, row: &DecisionRow) -> Vec<String> {
+        let mut cells = vec![
             key(row.key),
             row.name.clone(),
             units::bytes(row.bytes),
@@ -45,33 +78,26 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
             margin(&row.share),
             units::bare_percent(row.share_of_remote.value),
             units::bare_percent(row.local.value),
-            optional(row.avoidable_by_pinning.as_ref()),
-            units::bare_percent(row.avoidable_by_allocating_elsewhere.value),
-            per_node(&row.from_node, nodes),
-            per_node(&row.on_node, nodes),
-            optional(row.by_allocator.as_ref()),
-            optional(row.before_others.as_ref()),
-        ]);
-        table.remark(&remark(row));
+        ];
+        if self.has_avoidable {
+            cells.push(optional(row.avoidable_by_pinning.as_ref()));
+            cells.push(units::bare_percent(row.avoidable_by_allocating_elsewhere.value));
+        }
+        if self.has_nodes {
+            cells.push(per_node(&row.from_node, self.nodes));
+            cells.push(per_node(&row.on_node, self.nodes));
+        }
+        cells.push(optional(row.by_allocator.as_ref()));
+        cells.push(optional(row.before_others.as_ref()));
+        cells
     }
-    let mut text = table.render(look, 0);
-    if rows.len() > top {
-        text.push_str(&look.faint(&format!("    {} more; `-n {}` shows them\n", rows.len() - top, rows.len())));
-    }
-    text.push_str(&look.faint(LEGEND));
-    text
 }
-
-const LEGEND: &str = "\
-  All in %. SHARE of all memory accesses (± half the 95 % interval), of all REMote ones; LOCal part of\n  \
-  the object's own. Of its remote accesses, avoidable by PINning the allocating thread, by allocating\n  \
-  ELSEwhere on one node. FROM, ON: its accesses by accessing and by home node. OWN: by the allocating\n  \
-  thread; 1ST: by it before anybody else's.\n";
 
 fn per_node_title(word: &str, nodes: &[NodeId]) -> String {
     if nodes.len() > NODES_IN_COLUMNS || nodes.len() < 2 {
         return word.to_owned();
     }
+    // Each title has its cells' width; the word stands before the numbers, in the room that short words leave.
     let numbers: Vec<String> = nodes.iter().map(|node| format!("{:>3}", format!("n{node}"))).collect();
     format!("{word} {}", numbers.join(" "))
 }

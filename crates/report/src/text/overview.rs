@@ -30,7 +30,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     }
     let how = match totals.source {
         Source::Counted => "counted".to_owned(),
-        Source::Sampled => format!("from {} samples", units::count(totals.samples as f64)),
+        Source::Sampled => format!("{} samples", units::count(totals.samples as f64)),
     };
     let remote = format!(
         "{} of {} memory accesses ({how})",
@@ -40,34 +40,43 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
-        format!("; node {node} serves {} of them", units::percent(served.value / all))
+        format!("; node {node} serves {}", units::percent(served.value / all))
     });
-    let imbalance = format!(
-        "{} (population; {:.0} % by the sample definition){busiest}",
-        look.strong(&whole_percent(totals.imbalance.population.value)),
-        totals.imbalance.sample.value * 100.0
-    );
+    let population = &totals.imbalance.population;
+    let spread = if population.margin() < 0.005 { String::new() } else { format!(" ± {:.0}", population.margin() * 100.0) };
+    let value = format!("{:.0}{spread} %", population.value * 100.0);
+    let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
+    let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));
     let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
+    let room = look.width.saturating_sub(LABEL);
+    let imbalance = if value.width() + sample.width() + busiest.width() + 15 > room {
+        look.strong(&value) + &busiest
+    } else {
+        imbalance
+    };
     format!("Remote accesses       {remote}\nController imbalance  {imbalance}\nTop object            {top}\n")
 }
 
 /// Name, place, share and use, as far as the line reaches: what matters most comes first.
 fn top_object(row: &DecisionRow, look: Look) -> String {
+    let room = look.width.saturating_sub(LABEL);
+    let draws = format!(" draws {} of them", units::share(&row.share));
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-    let name = shorten(&clean(&format!("{}{place}", row.name)), look.width.saturating_sub(LABEL + 40));
-    let rest = format!(" draws {} of them, {} remote", units::share(&row.share), units::percent(row.remote.value));
-    let more = format!("; {}", usage(row));
-    let used = LABEL + name.width() + rest.width();
-    let more = if used + more.width() <= look.width { more } else { String::new() };
-    format!("{}{rest}{more}", look.strong(&name))
+    let name = shorten(&clean(&row.name), room.saturating_sub(draws.width()));
+    let mut left = room.saturating_sub(name.width() + draws.width());
+    let mut fitting = |text: String| {
+        let fits = text.width() <= left;
+        left -= if fits { text.width() } else { 0 };
+        if fits { text } else { String::new() }
+    };
+    let remote = fitting(format!(", {} remote", units::percent(row.remote.value)));
+    let place = fitting(clean(&place));
+    let usage = fitting(format!("; {}", usage(row)));
+    format!("{}{draws}{remote}{usage}", look.strong(&format!("{name}{place}")))
 }
 
 fn plural(number: usize, one: &str, many: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(number as f64)) }
-}
-
-fn whole_percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 /// What was recorded, how, and what limits the figures.

@@ -32,7 +32,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
     let mut table = Table::new()
         .dense()
         .column("THREAD", Align::Right)
-        .flexible("NAME", 10)
+        .flexible("NAME", 4)
         .column("PID", Align::Right)
         .column("NODE", Align::Right)
         .column("CPU", Align::Right)
@@ -41,7 +41,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
         .column("WAITED", Align::Right)
         .column("ACCESSES", Align::Right)
         .column("REMOTE%", Align::Right)
-        .flexible("REACHES MOST", 10);
+        .flexible("REACHES MOST", 6);
     for row in rows {
         let process = trace.process(row.process).map_or_else(String::new, |process| process.pid.to_string());
         let waited =

@@ -62,7 +62,7 @@ impl Invocation {
     }
 
     fn word(&mut self, scan: &mut Scan, word: &str, value: Option<&str>) {
-        if QUERIES.iter().any(|query| word == *query) || word.starts_with("--help") || is_print_query(word) {
+        if QUERIES.contains(&word) || word.starts_with("--help") || is_print_query(word) {
             self.is_query = true;
         }
         match word {
