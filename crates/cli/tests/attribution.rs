@@ -287,7 +287,7 @@ fn attribution(threads: u64, allocations: u64, least: u64) {
     let recorded = began.elapsed();
     let truth = truth(&logs);
     let verdict = judge(&trace, &truth);
-    println!(
+    eprintln!(
         "{threads} threads, {} allocations, {} frees, {} accesses verified, {} wrong; recorded in {recorded:?}, all in {:?}",
         truth.births.len(),
         truth.deaths.len(),

@@ -98,7 +98,7 @@ fn sixteen_at_once(name: &str, source: &str, flags: &[&str]) {
     assert_eq!(serial.output, parallel.output);
     assert_eq!(parallel.threads.len(), 16);
     let ratio = parallel.total / (serial.total / 16.0);
-    println!(
+    eprintln!(
         "{name}: {:.3} ms alone, {:.3} ms by 16 threads: {ratio:.3} of a sixteenth",
         serial.total / 1e6,
         parallel.total / 1e6
