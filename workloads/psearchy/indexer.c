@@ -132,7 +132,7 @@ static void run_end(struct indexer *self) {
     for (size_t i = 0; i < self->limits->slots; i++) {
         if (self->hash_table[i].count) sort_temporary[count++] = self->hash_table[i];
     }
-    /* What follows needs the copies only: another indexer may have the table. */
+    /* What follows needs the copies only: another indexer may have the memory. */
     supply_give(self->supply, &self->cache, OBJECT_HASH_TABLE, self->hash_table);
     sort_slots(sort_temporary, count, sort_temporary + self->words_max);
     write_records(self, sort_temporary, count);
@@ -222,5 +222,5 @@ void index_documents(const struct corpus *corpus, const struct index_limits *lim
     run_end(&self);
     __atomic_fetch_add(&shared->words, words, __ATOMIC_RELAXED);
     free(text);
-    supply_drain(supply, &self.cache);
+    supply_drain(&self.cache);
 }

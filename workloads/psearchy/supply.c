@@ -1,7 +1,8 @@
-/* Free lists of the indexers' objects. */
+/* The indexers' objects: the C library's one heap, or free lists of each thread. */
 #include "supply.h"
 
-#include <pthread.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -9,11 +10,15 @@ struct free_object {
     struct free_object *next;
 };
 
-/* One process has one supply. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Blocks up to this size come from the heap and not from mappings of their own: the most that glibc allows. */
+#define HEAP_BLOCK_BYTES_MAX (32 << 20)
 
 void supply_init(struct supply *supply, bool is_private) {
     *supply = (struct supply){.is_private = is_private};
+    if (is_private) return;
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
 static void *pop(struct free_object **list) {
@@ -29,26 +34,16 @@ static void push(struct free_object **list, void *memory) {
 }
 
 void *supply_take(struct supply *supply, struct supply_cache *cache, enum object_kind kind) {
-    if (supply->is_private) return pop(&cache->own[kind]);
-    pthread_mutex_lock(&lock);
-    void *object = pop(&supply->shared[kind]);
-    pthread_mutex_unlock(&lock);
-    return object;
+    return supply->is_private ? pop(&cache->own[kind]) : NULL;
 }
 
 void supply_give(struct supply *supply, struct supply_cache *cache, enum object_kind kind, void *object) {
-    if (supply->is_private) {
-        push(&cache->own[kind], object);
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    push(&supply->shared[kind], object);
-    pthread_mutex_unlock(&lock);
+    if (supply->is_private) push(&cache->own[kind], object);
+    else free(object);
 }
 
-void supply_drain(struct supply *supply, struct supply_cache *cache) {
-    struct free_object **lists = cache ? cache->own : supply->shared;
+void supply_drain(struct supply_cache *cache) {
     for (int kind = 0; kind < OBJECT_KINDS; kind++) {
-        for (void *object = pop(&lists[kind]); object; object = pop(&lists[kind])) free(object);
+        for (void *object = pop(&cache->own[kind]); object; object = pop(&cache->own[kind])) free(object);
     }
 }

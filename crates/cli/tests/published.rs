@@ -97,12 +97,13 @@ fn facerec_has_one_matrix_on_top_that_a_copy_per_node_makes_local() {
     );
 }
 
-/// The naive pool hands some objects on to other workers; the local one never does.
+/// The naive variant allocates from one heap for all threads, so that its objects lie on pages that others placed; each is its thread's alone all the same.
 #[test]
 fn psearchy_uses_memory_where_it_allocates_it() {
-    for (variant, least_own, most_remote) in [("naive", 0.75, 0.05), ("local", 0.98, 0.02)] {
+    for (variant, least_own, most_remote) in [("naive", 0.98, 0.4), ("local", 0.98, 0.02)] {
         let folder = scratch();
-        let report = recorded(folder.path(), "psearchy", &["--size", "test", "--variant", variant], &[], &[]);
+        let report =
+            recorded(folder.path(), "psearchy", &["--size", "test", "--variant", variant], &["--lines", "1"], &[]);
         let whole = remote_share(&report);
         assert!(whole < most_remote, "{variant}: remote share {whole}");
         for name in ["self->hash_table", "self->blocks", "sort_temporary"] {
