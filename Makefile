@@ -38,7 +38,7 @@ demo: workloads
 	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE)
 
 test: setup-test workloads
-	@cargo test $(CARGO_FLAGS) --workspace
+	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast
 	@$(MAKE) --no-print-directory -C workloads check OUT=$(CURDIR)/$(BUILD)/native
 
 bench: setup-bench workloads
