@@ -239,6 +239,12 @@ impl Arena {
         unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.store(wire::STATE_STOPPED, Ordering::Release);
     }
 
+    /// Whether anybody has told the program's processes to write nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.load(Ordering::Acquire) == wire::STATE_STOPPED
+    }
+
     fn drain_futex(&self) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { atomic32(&raw mut (*self.header()).state.0.drain_futex) }
@@ -330,6 +336,30 @@ impl Slot<'_> {
         accesses: hot.atomic64 -> u64;
         /// What else moved the clock.
         stall_cycles: hot.atomic64 -> u64;
+        /// Order stamp of the last record.
+        last_order: producer.atomic64 -> u64;
+        /// Accesses that left the first-stage filter, of the simulated lines alone; so are all counts below.
+        l2_lookups: counts.atomic64 -> u64;
+        /// Accesses that left the private filter.
+        l3_lookups: counts.atomic64 -> u64;
+        /// Accesses that left the L3 filter.
+        memory_accesses: counts.atomic64 -> u64;
+        /// Of these, answered by another thread's cache.
+        cache_transfers: counts.atomic64 -> u64;
+        /// Of these, stores.
+        memory_writes: counts.atomic64 -> u64;
+        /// Clock spent waiting for other threads.
+        wait_cycles: counts.atomic64 -> u64;
+    }
+
+    /// Memory accesses whose home is `node`.
+    ///
+    /// # Panics
+    /// From `MAX_NODES` on: a fault of the caller.
+    pub fn by_home(&self, node: usize) -> u64 {
+        assert!(node < wire::MAX_NODES, "node {node}");
+        // SAFETY: an element of an array in a slot inside the mapping, naturally aligned.
+        unsafe { atomic64(&raw mut (*self.at).counts.0.by_home[node]) }.load(Ordering::Acquire)
     }
 
     /// Publishes how far the ring was drained.
@@ -401,11 +431,6 @@ mod producer {
             unsafe { atomic64(&raw mut (*self.header()).epoch.0.slots_high) }
                 .fetch_max(count.into(), Ordering::Release);
         }
-
-        pub(crate) fn test_state(&self) -> u32 {
-            // SAFETY: as above.
-            unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.load(Ordering::Acquire)
-        }
     }
 
     impl Slot<'_> {
@@ -427,9 +452,30 @@ mod producer {
             }
         }
 
+        pub(crate) fn test_set_thread(&self, tid: u32) {
+            // SAFETY: as above.
+            unsafe { atomic32(&raw mut (*self.at).identity.0.tid) }.store(tid, Ordering::Relaxed);
+        }
+
         pub(crate) fn test_set_state(&self, state: u32) {
             // SAFETY: as above.
             unsafe { atomic32(&raw mut (*self.at).identity.0.state) }.store(state, Ordering::Release);
+        }
+
+        /// Sets accesses, stall cycles, and every count after them: `count`, by home `count` + the node's number.
+        pub(crate) fn test_set_counts(&self, accesses: u64, stall_cycles: u64, count: u64) {
+            // SAFETY: as above.
+            unsafe {
+                atomic64(&raw mut (*self.at).hot.0.accesses).store(accesses, Ordering::Relaxed);
+                atomic64(&raw mut (*self.at).hot.0.stall_cycles).store(stall_cycles, Ordering::Relaxed);
+                atomic64(&raw mut (*self.at).counts.0.l2_lookups).store(count, Ordering::Relaxed);
+                atomic64(&raw mut (*self.at).counts.0.l3_lookups).store(count, Ordering::Relaxed);
+                atomic64(&raw mut (*self.at).counts.0.memory_accesses).store(count, Ordering::Relaxed);
+                for node in 0..wire::MAX_NODES {
+                    let home = count + node as u64;
+                    atomic64(&raw mut (*self.at).counts.0.by_home[node]).store(home, Ordering::Relaxed);
+                }
+            }
         }
 
         pub(crate) fn test_set_head(&self, head: u64) {

@@ -3,6 +3,11 @@
 //! A ring is drained once it holds enough for a chunk of its own, or has waited long enough: what stays in it meanwhile
 //! costs nothing and survives the program. Nothing that shared memory says is believed: a head outside its bounds, or bytes
 //! that are no records, put the slot in quarantine until its owner ends, which is counted and shown.
+//!
+//! A thread that went without writing its end gets it from here, with its exact totals ([`ending`]). So does, without an end, one
+//! that outlives the recording; nothing is taken from its ring after that, because stamps there build on stamps before.
+
+mod ending;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
@@ -16,6 +21,8 @@ use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
 use crate::arena::Slot;
+pub use ending::Accounting;
+use ending::Fate;
 
 /// A ring is worth draining from this many bytes on (or an eighth of it, where that is less) ...
 const WORTH_BYTES: u64 = 128 << 10;
@@ -37,6 +44,10 @@ pub struct PieceCounts {
     pub bad_bytes: u64,
     /// Bytes that went to disk for it.
     pub disk_bytes: u64,
+    /// The thread that says that it starts in it.
+    pub thread: Option<u32>,
+    /// Whether a thread's end is in it.
+    pub is_ended: bool,
 }
 
 /// Where drained pieces go.
@@ -64,7 +75,7 @@ pub struct Totals {
     pub quarantined: AtomicU64,
     /// Bytes thrown away: of quarantined slots, and after the sink failed.
     pub discarded_bytes: AtomicU64,
-    /// Owners that were killed before they could close their slots.
+    /// Owners that went, while recording went on, before they could close their slots.
     pub dead_owners: AtomicU64,
     /// Threads that live now.
     pub live_threads: AtomicU32,
@@ -87,6 +98,10 @@ struct Ring {
     quarantined: bool,
     head_at_check: u64,
     missed_checks: u8,
+    /// Whose it is, by its own first record.
+    thread: Option<u32>,
+    /// It holds the thread's end.
+    ended: bool,
 }
 
 /// The drainer's state.
@@ -97,7 +112,9 @@ pub struct Drainer<'a, S: Sink> {
     rings: Vec<Ring>,
     piece: Vec<u8>,
     worth_bytes: u64,
-    cycles_per_access_q8: u32,
+    accounting: Accounting,
+    /// Recording has stopped: every ring has had its last record.
+    sealed: bool,
     last_check: Instant,
     /// Set once the sink failed: from then on rings are emptied without keeping anything.
     failure: Option<S::Error>,
@@ -113,8 +130,8 @@ enum Take {
 }
 
 impl<'a, S: Sink> Drainer<'a, S> {
-    /// A drainer at the beginning of a recording. `cycles_per_access_q8` as in the arena's configuration; 0 where clocks are real.
-    pub fn new(arena: &'a Arena, sink: S, totals: &'a Totals, cycles_per_access_q8: u32) -> Drainer<'a, S> {
+    /// A drainer at the beginning of a recording.
+    pub fn new(arena: &'a Arena, sink: S, totals: &'a Totals, accounting: Accounting) -> Drainer<'a, S> {
         let layout = arena.layout();
         Drainer {
             arena,
@@ -123,7 +140,8 @@ impl<'a, S: Sink> Drainer<'a, S> {
             rings: vec![Ring::default(); layout.slot_count as usize],
             piece: Vec::with_capacity(layout.ring_bytes as usize),
             worth_bytes: WORTH_BYTES.min(u64::from(layout.ring_bytes) / 8),
-            cycles_per_access_q8,
+            accounting,
+            sealed: false,
             last_check: Instant::now(),
             failure: None,
         }
@@ -135,6 +153,9 @@ impl<'a, S: Sink> Drainer<'a, S> {
         let mut sleep = SLEEP_MIN;
         while !done.load(Ordering::Acquire) {
             let seen = self.arena.wake_count();
+            if !self.sealed && self.arena.is_stopped() {
+                self.seal();
+            }
             let busiest = self.pass(Take::Worthy);
             if busiest >= u64::from(self.arena.layout().ring_bytes) / 4 {
                 sleep = SLEEP_MIN;
@@ -144,8 +165,14 @@ impl<'a, S: Sink> Drainer<'a, S> {
             self.arena.sleep(seen, sleep);
         }
         // Producers that were in the middle of a record when the last pass came by: they have all ended, or recording stopped.
-        self.pass(Take::Everything);
+        self.seal();
         (self.sink, self.failure)
+    }
+
+    /// Takes all there is, and adds what threads could not write themselves. What comes later is counted only.
+    fn seal(&mut self) {
+        self.pass(Take::Everything);
+        self.sealed = true;
     }
 
     /// One look at every slot. Returns the most bytes that any ring gave.
@@ -165,6 +192,10 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 wire::SLOT_LIVE => {
                     live += 1;
                     busiest = busiest.max(self.drain(index, &slot, take, now));
+                    if take == Take::Everything {
+                        let fate = if is_gone(slot.pid(), slot.tid()) { Fate::Gone } else { Fate::Alive };
+                        self.conclude(index, &slot, fate);
+                    }
                     self.look_for_death(index, &slot, check);
                 }
                 wire::SLOT_CLOSED => {
@@ -197,7 +228,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
             self.quarantine(index);
         }
         let ring = &mut self.rings[index as usize];
-        if ring.quarantined {
+        if ring.quarantined || self.sealed {
             add(&self.totals.discarded_bytes, pending.min(ring_bytes));
             ring.tail = head;
             slot.set_tail(head);
@@ -220,8 +251,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
     }
 
     fn note_clock(&self, slot: &Slot<'_>) {
-        if self.cycles_per_access_q8 > 0 {
-            let clock = slot.clock_cycles(self.cycles_per_access_q8);
+        if let Some(clock) = self.accounting.clock_cycles(slot) {
             self.totals.clock_cycles.fetch_max(clock, Ordering::Relaxed);
         }
     }
@@ -238,6 +268,9 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 add(&self.totals.disk_bytes, counts.disk_bytes);
                 add(&self.totals.records, counts.records);
                 add(&self.totals.samples, counts.samples);
+                let ring = &mut self.rings[id.slot as usize];
+                ring.thread = ring.thread.or(counts.thread);
+                ring.ended |= counts.is_ended;
                 if counts.bad_bytes > 0 {
                     add(&self.totals.discarded_bytes, counts.bad_bytes);
                     self.quarantine(id.slot);
@@ -263,8 +296,24 @@ impl<'a, S: Sink> Drainer<'a, S> {
         }
     }
 
+    /// Adds a thread's totals and end to its ring, unless it did so itself. The ring must have been emptied.
+    fn conclude(&mut self, index: u32, slot: &Slot<'_>, fate: Fate) {
+        let ring = &self.rings[index as usize];
+        if self.sealed || self.failure.is_some() || ring.quarantined || ring.ended {
+            return;
+        }
+        let Some(thread) = ring.thread else { return };
+        let id = RingId { slot: index, generation: ring.generation };
+        if self.accounting.conclude(slot, thread, fate, &mut self.piece) {
+            self.keep(id);
+        } else {
+            self.quarantine(index);
+        }
+    }
+
     /// A slot whose owner is gone goes to the next thread.
     fn finish(&mut self, index: u32, slot: &Slot<'_>) {
+        self.conclude(index, slot, Fate::Gone);
         let ring = &mut self.rings[index as usize];
         let id = RingId { slot: index, generation: ring.generation };
         *ring = Ring { generation: ring.generation.wrapping_add(1), ..Ring::default() };

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
+use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
 use crate::engine::Engine;
@@ -156,8 +157,6 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     };
     let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
     let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
-    let cycles_per_access_q8 =
-        if selection.engine == Engine::Instrument { simulated.config.cycles_per_access_q8 } else { 0 };
     let totals = Totals::default();
     let done = AtomicBool::new(false);
     let began = Instant::now();
@@ -173,7 +172,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         stopped: None,
     };
     let (files, failure) = thread::scope(|scope| {
-        let drainer = Drainer::new(&arena, files, &totals, cycles_per_access_q8);
+        let drainer = Drainer::new(&arena, files, &totals, Accounting::new(&simulated.config));
         let drainer = thread::Builder::new().name("drain".to_owned()).spawn_scoped(scope, || drainer.run(&done));
         let drainer = match drainer {
             Ok(handle) => handle,
@@ -344,7 +343,7 @@ impl Watch<'_, '_> {
         let mut notes = selection.notes;
         let dead = self.totals.dead_owners.load(Ordering::Relaxed);
         if dead > 0 {
-            notes.push(format!("{dead} threads were killed; what they had written is kept"));
+            notes.push(format!("{dead} threads were killed or ended with their process; what they had written is kept"));
         }
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 {

@@ -217,6 +217,8 @@ impl Sink for TraceFiles {
             samples: walked.samples,
             bad_bytes: (piece.len() - walked.good_bytes) as u64,
             disk_bytes: self.writer.bytes_written() - before,
+            thread: walked.thread,
+            is_ended: walked.is_ended,
         })
     }
 

@@ -13,6 +13,10 @@ pub(crate) struct Walked {
     pub samples: u64,
     /// Bytes up to the first thing that is no record.
     pub good_bytes: usize,
+    /// The thread that says that it starts here.
+    pub thread: Option<u32>,
+    /// Whether a thread's end is here.
+    pub is_ended: bool,
 }
 
 fn word(bytes: &[u8], index: usize) -> Option<u64> {
@@ -55,6 +59,11 @@ pub(crate) fn walk(piece: &[u8]) -> Walked {
         let kind = u32::from(first as u8);
         walked.records += u64::from(kind != wire::REC_PAD);
         walked.samples += u64::from(kind == wire::REC_ACCESS);
+        match kind {
+            wire::REC_THREAD_START => walked.thread = u32::try_from(first >> 16).ok(),
+            wire::REC_THREAD_END => walked.is_ended = true,
+            _ => {}
+        }
         walked.good_bytes += usize::try_from(length).unwrap_or(usize::MAX);
     }
     walked
@@ -82,10 +91,19 @@ mod tests {
         piece.extend(record(wire::REC_PAD, 1, 24));
         piece.extend([0_u8; 16]);
         piece.extend(record(wire::REC_ACCESS, 5, 0x3000));
-        let whole = Walked { records: 4, samples: 2, good_bytes: piece.len() };
+        let whole = Walked { records: 4, samples: 2, good_bytes: piece.len(), ..Walked::default() };
         assert_eq!(walk(&piece), whole);
         piece.extend(record(77, 3, 0));
         assert_eq!(walk(&piece), whole, "unknown type ends the walk");
+    }
+
+    #[test]
+    fn a_threads_start_and_end_are_noticed() {
+        let mut piece = record(wire::REC_THREAD_START, 9, 41);
+        assert_eq!((walk(&piece).thread, walk(&piece).is_ended), (Some(41), false));
+        piece = record(wire::REC_FREE, 2, 7);
+        piece.extend(record(wire::REC_THREAD_END, 2, 41));
+        assert_eq!((walk(&piece).thread, walk(&piece).is_ended), (None, true));
     }
 
     #[test]
@@ -95,7 +113,7 @@ mod tests {
         piece.extend(0_u64.to_le_bytes());
         piece.extend((5_u64 | 4_001 << 32).to_le_bytes());
         piece.resize(40 + 8 + 4_008, 0);
-        assert_eq!(walk(&piece), Walked { records: 1, samples: 0, good_bytes: 4_056 });
+        assert_eq!(walk(&piece), Walked { records: 1, good_bytes: 4_056, ..Walked::default() });
         piece.pop();
         assert_eq!(walk(&piece).good_bytes, 0, "cut off");
     }

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
+use crate::clock::order_now;
 
 /// Keeps what it gets, by ring.
 #[derive(Default)]
@@ -27,7 +28,14 @@ impl Sink for &Mutex<Memory> {
         }
         memory.rings.entry((ring.slot, ring.generation)).or_default().extend(&piece[..walked.good_bytes]);
         let bad_bytes = (piece.len() - walked.good_bytes) as u64;
-        Ok(PieceCounts { records: walked.records, samples: walked.samples, bad_bytes, disk_bytes: piece.len() as u64 })
+        Ok(PieceCounts {
+            records: walked.records,
+            samples: walked.samples,
+            bad_bytes,
+            disk_bytes: piece.len() as u64,
+            thread: walked.thread,
+            is_ended: walked.is_ended,
+        })
     }
 
     fn close(&mut self, ring: RingId) -> Result<(), String> {
@@ -38,11 +46,20 @@ impl Sink for &Mutex<Memory> {
 
 const RING_BYTES: u32 = 1 << 16;
 
-fn arena(slots: u32) -> Arena {
+fn config() -> wire::Config {
     // SAFETY: all-zero bytes are a value of np_config.
     let mut config: wire::Config = unsafe { std::mem::zeroed() };
     config.l1_lines = 16;
     config.dir_entries_log2 = 4;
+    config.mode = wire::MODE_INSTRUMENT;
+    config.cycles_per_access_q8 = 512;
+    config.line_sampling = 4;
+    config.node_count = 3;
+    config
+}
+
+fn arena(slots: u32) -> Arena {
+    let config = config();
     Arena::create(&config, Layout::new(&config, slots, RING_BYTES), HostInstant::now()).unwrap()
 }
 
@@ -107,7 +124,7 @@ fn values(bytes: &[u8]) -> Vec<u64> {
 fn drain_while(arena: &Arena, memory: &Mutex<Memory>, totals: &Totals, produce: impl FnOnce()) -> Option<String> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let drainer = Drainer::new(arena, memory, totals, 0);
+        let drainer = Drainer::new(arena, memory, totals, Accounting::new(&config()));
         let handle = scope.spawn(|| drainer.run(&done));
         produce();
         done.store(true, Ordering::Release);
@@ -187,7 +204,7 @@ fn a_failed_sink_stops_the_recording_and_not_the_producers() {
         for value in 0..100_000 {
             producer.put(4, value);
         }
-        assert_eq!(arena.test_state(), wire::STATE_STOPPED);
+        assert!(arena.is_stopped());
     });
     assert_eq!(failure.as_deref(), Some("disk full"));
     let kept = totals.bytes.load(Ordering::Relaxed);
@@ -214,4 +231,53 @@ fn a_killed_owner_is_noticed_and_its_last_records_are_kept() {
     });
     assert_eq!(totals.dead_owners.load(Ordering::Relaxed), 1);
     assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [7]);
+}
+
+/// The words of a ring's bytes from the byte `from` on.
+fn words(bytes: &[u8], from: usize) -> Vec<u64> {
+    bytes[from..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+/// A thread's first record, in words and bytes.
+const START: ([u64; 9], usize) = ([wire::REC_THREAD_START as u64 | 9 << 8 | 41 << 16, 0, 0, 0, 0, 0, 0, 0, 0], 72);
+const END: [u64; 2] = [wire::REC_THREAD_END as u64 | 2 << 8 | 41 << 16, 0];
+
+#[test]
+fn threads_that_could_not_end_their_rings_have_it_done_for_them() {
+    let arena = arena(5);
+    let memory = Mutex::new(Memory::default());
+    let totals = Totals::default();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let before = order_now();
+    drain_while(&arena, &memory, &totals, || {
+        // 0: gone; 1: alive; 2: gone, with counts that cannot be; 3: wrote its end; 4: gone before its first record.
+        for index in 0..5 {
+            let mut producer = Producer::claim(&arena, index);
+            if index != 4 {
+                producer.push(&START.0, 72);
+            }
+            producer.slot.test_set_counts(1000, 70, if index == 2 { u64::MAX / 8 } else { 100 });
+            if index == 3 {
+                producer.push(&END, 16);
+                producer.slot.test_set_state(wire::SLOT_CLOSED);
+            } else if index != 1 {
+                producer.slot.test_set_owner(child.id());
+            } else {
+                // SAFETY: a plain getter of this thread's id.
+                producer.slot.test_set_thread(u32::try_from(unsafe { libc::gettid() }).unwrap());
+            }
+        }
+    });
+    let memory = memory.into_inner().unwrap();
+    let ring = |slot: u32| memory.rings.get(&(slot, 0)).map_or(Vec::new(), |bytes| words(bytes, START.1));
+    let counters = [wire::REC_COUNTERS as u64 | 13 << 8 | 41 << 16, 0, 1000, 400, 400, 400, 0, 0, 0, 3, 400, 404, 408];
+    for (slot, end) in [(0, &END[..]), (1, &[])] {
+        let got = ring(slot);
+        assert_eq!((got[0], got[1], got[3]), (wire::REC_TIME as u64 | 4 << 8, 0, 70 + 1000 * 2), "slot {slot}");
+        assert!((before..=order_now()).contains(&got[2]), "slot {slot}: order {}", got[2]);
+        assert_eq!(got[4..], [&counters[..], end].concat(), "slot {slot}");
+    }
+    assert_eq!((ring(2), ring(3), memory.rings.get(&(4, 0))), (Vec::new(), END.to_vec(), None));
+    assert_eq!(totals.quarantined.load(Ordering::Relaxed), 1);
 }
