@@ -64,7 +64,14 @@ static uint64_t key_of(const struct np_slot *slot, uintptr_t address) {
 }
 
 void np_shared_set(uint64_t key, uint64_t clock) {
-    put(key, clock & CLOCK_MASK);
+    uint64_t hashed = hash(key), value = tag_of(hashed) | (clock & CLOCK_MASK);
+    struct entry *entry = entry_of(hashed);
+    /* A race for the entry itself may lose the clock: looked at again, a few times at most. */
+    for (int i = 0; i < 4 && np_shared_get(key) < (clock & CLOCK_MASK); i++) {
+        if (__atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) != key) put(key, clock & CLOCK_MASK);
+        else if (tag_of(hashed) == entry->value >> 49 << 49) np_atomic_max(&entry->value, value);
+        else __atomic_store_n(&entry->value, value, __ATOMIC_RELEASE);
+    }
 }
 
 uint64_t np_shared_get(uint64_t key) {

@@ -23,6 +23,7 @@
 #define SLICES 256          /* of fill levels: 4 windows */
 #define SLICES_PER_WINDOW 64
 #define TOKENS 64
+#define BROADCASTS 8 /* the latest of a condition whose clocks are kept */
 
 struct interval {
     uint64_t begin, end;
@@ -39,15 +40,21 @@ struct resource {
 
 struct condition {
     uint64_t generation;      /* broadcasts so far */
-    uint64_t broadcast_clock;
+    struct {
+        uint64_t clock;
+        uint32_t wakes;       /* waiters of this broadcast that have not left yet: each is a wake-up in flight */
+    } broadcasts[BROADCASTS]; /* of each generation modulo BROADCASTS */
     uint32_t waiters;
+    uint32_t covered;         /* those of them that a broadcast has woken: the sum of `wakes` */
     uint32_t head, count;
-    uint64_t signals[TOKENS];
+    uint64_t signals[TOKENS]; /* each a wake-up in flight as well */
 };
 
 struct semaphore {
     uint32_t initial; /* tokens that were there from the start */
-    uint32_t waiters, woken;
+    uint32_t waiters;
+    uint32_t wake_head, woken;
+    uint64_t wakes[TOKENS]; /* clocks of the `woken` wake-ups in flight */
     uint32_t head, count;
     struct {
         uint64_t clock;
@@ -344,9 +351,11 @@ static void waits_at(struct np_slot *slot, enum np_object_kind kind, uintptr_t a
 
 void np_wait_abandoned(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
-    if (vt->wait_kind == NP_OBJECT_COND) np_cond_end(slot, vt->wait_object, vt->wait_ticket, false);
-    else if (vt->wait_kind == NP_OBJECT_SEM) np_sem_waited(slot, vt->wait_object);
+    uint64_t wake = 0;
+    if (vt->wait_kind == NP_OBJECT_COND) np_cond_end(slot, vt->wait_object, vt->wait_ticket, false, &wake);
+    else if (vt->wait_kind == NP_OBJECT_SEM) wake = np_sem_waited(slot, vt->wait_object);
     vt->wait_kind = 0;
+    if (wake != 0) np_vtime_birth_done(wake);
 }
 
 uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address) {
@@ -359,24 +368,46 @@ uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address) {
     return ticket;
 }
 
-uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken) {
+static uint64_t take_signal(struct condition *condition) {
+    uint64_t clock = condition->signals[condition->head];
+    condition->head = (condition->head + 1) % TOKENS;
+    condition->count--;
+    return clock;
+}
+
+/* The waiters of the broadcast kept at `at` are expected no longer. */
+static void forget_broadcast(struct condition *condition, uint64_t at) {
+    uint32_t wakes = condition->broadcasts[at].wakes;
+    condition->covered -= wakes;
+    condition->broadcasts[at].wakes = 0;
+    for (; wakes > 0; wakes--) np_vtime_birth_done(condition->broadcasts[at].clock);
+}
+
+uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken, uint64_t *wake) {
+    *wake = 0;
     np_vt(slot)->wait_kind = 0;
     if (ticket == UINT64_MAX) return 0;
     struct object *object = take(slot, NP_OBJECT_COND, address, false);
     if (object == NULL) return 0;
     struct condition *condition = &object->condition;
-    uint64_t clock = 0;
+    uint64_t clock = 0, at = ticket % BROADCASTS;
     if (condition->waiters > 0) condition->waiters--;
-    if (woken && condition->generation != ticket) {
-        clock = condition->broadcast_clock;
+    if (condition->generation != ticket) {
+        bool kept = condition->generation - ticket <= BROADCASTS;
+        clock = condition->broadcasts[kept ? at : condition->generation % BROADCASTS].clock;
+        if (kept && condition->broadcasts[at].wakes > 0) {
+            condition->broadcasts[at].wakes--;
+            condition->covered--;
+            *wake = clock;
+        }
     } else if (woken && condition->count > 0) {
-        clock = condition->signals[condition->head];
-        condition->head = (condition->head + 1) % TOKENS;
-        condition->count--;
+        *wake = clock = take_signal(condition);
     }
-    if (condition->waiters == 0) condition->count = 0;
+    /* Signals whose waiters left otherwise (timed out, cancelled) wake nobody. */
+    while (condition->count > 0 && condition->count + condition->covered > condition->waiters)
+        np_vtime_birth_done(take_signal(condition));
     leave(object);
-    return clock;
+    return woken ? clock : 0;
 }
 
 void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
@@ -386,11 +417,16 @@ void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all) {
     struct condition *condition = &object->condition;
     uint64_t clock = np_clock_of(slot);
     if (all) {
-        np_wakes_begin(clock, condition->waiters - condition->count);
-        condition->generation++;
-        condition->broadcast_clock = clock;
-        condition->count = 0;
-    } else if (condition->waiters > condition->count && condition->count < TOKENS) {
+        /* Once for each waiter: those of earlier broadcasts are expected already, those of signals now at this clock. */
+        while (condition->count > 0) np_vtime_birth_done(take_signal(condition));
+        uint64_t at = condition->generation++ % BROADCASTS;
+        forget_broadcast(condition, at);
+        uint32_t wakes = condition->waiters > condition->covered ? condition->waiters - condition->covered : 0;
+        condition->broadcasts[at].clock = clock;
+        condition->broadcasts[at].wakes = wakes;
+        condition->covered += wakes;
+        np_wakes_begin(clock, wakes);
+    } else if (condition->waiters > condition->covered + condition->count && condition->count < TOKENS) {
         condition->signals[(condition->head + condition->count) % TOKENS] = clock;
         condition->count++;
         np_wakes_begin(clock, 1);
@@ -420,8 +456,8 @@ void np_sem_posted(struct np_slot *slot, uintptr_t address) {
         uint32_t at = (semaphore->head + semaphore->count++) % TOKENS;
         semaphore->posts[at].clock = np_clock_of(slot);
         semaphore->posts[at].tokens = 1;
-        if (semaphore->waiters > semaphore->woken) {
-            semaphore->woken++;
+        if (semaphore->waiters > semaphore->woken && semaphore->woken < TOKENS) {
+            semaphore->wakes[(semaphore->wake_head + semaphore->woken++) % TOKENS] = np_clock_of(slot);
             np_wakes_begin(np_clock_of(slot), 1);
         }
     }
@@ -436,14 +472,22 @@ void np_sem_waits(struct np_slot *slot, uintptr_t address) {
     waits_at(slot, NP_OBJECT_SEM, address, 0);
 }
 
-void np_sem_waited(struct np_slot *slot, uintptr_t address) {
+static uint64_t take_wake(struct semaphore *semaphore) {
+    uint64_t clock = semaphore->wakes[semaphore->wake_head];
+    semaphore->wake_head = (semaphore->wake_head + 1) % TOKENS;
+    semaphore->woken--;
+    return clock;
+}
+
+uint64_t np_sem_waited(struct np_slot *slot, uintptr_t address) {
     np_vt(slot)->wait_kind = 0;
     struct object *object = take(slot, NP_OBJECT_SEM, address, false);
-    if (object == NULL) return;
+    if (object == NULL) return 0;
     struct semaphore *semaphore = &object->semaphore;
     if (semaphore->waiters > 0) semaphore->waiters--;
-    if (semaphore->woken > 0) semaphore->woken--;
+    uint64_t wake = semaphore->woken > 0 ? take_wake(semaphore) : 0;
     leave(object);
+    return wake;
 }
 
 uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address) {
@@ -460,6 +504,8 @@ uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address) {
             semaphore->count--;
         }
     }
+    /* Whoever took a token without waiting took it from a thread that was to wake for it. */
+    while (semaphore->woken > 0 && semaphore->woken > semaphore->initial + semaphore->count) np_vtime_birth_done(take_wake(semaphore));
     leave(object);
     return clock;
 }

@@ -52,12 +52,12 @@ static struct wait begin(struct np_slot *slot, void *condition, void *mutex, uin
 
 static int end(struct wait *wait, int result) {
     struct np_slot *slot = wait->slot;
-    uint64_t clock = np_cond_end(slot, wait->condition, wait->ticket, result == 0);
+    uint64_t wake, clock = np_cond_end(slot, wait->condition, wait->ticket, result == 0, &wake);
     np_clock_wait_until(slot, clock, NP_SYNC_COND, wait->condition);
     if (result == ETIMEDOUT && wait->deadline_clock > np_clock_of(slot))
         np_clock_sleep(slot, wait->deadline_clock - np_clock_of(slot), NP_SYNC_COND, wait->condition);
     np_block_end(slot);
-    if (clock != 0) np_vtime_birth_done(clock);
+    if (wake != 0) np_vtime_birth_done(wake);
     np_lock_acquired(slot, wait->mutex, NP_SYNC_MUTEX);
     return result;
 }

@@ -23,7 +23,6 @@ static void taken(struct np_slot *slot, sem_t *semaphore) {
     int saved = errno;
     uint64_t clock = np_sem_taken(slot, (uintptr_t)semaphore);
     np_clock_wait_until(slot, clock, NP_SYNC_SEM, (uintptr_t)semaphore);
-    if (clock != 0) np_vtime_birth_done(clock);
     np_clock_advance(slot, NP_LOCK_CYCLES);
     errno = saved;
 }
@@ -42,10 +41,11 @@ static bool taken_at_once(struct np_slot *slot, sem_t *semaphore) {
 
 static int finish(struct np_slot *slot, sem_t *semaphore, int result, uint64_t cycles) {
     int saved = errno;
-    np_sem_waited(slot, (uintptr_t)semaphore);
+    uint64_t wake = np_sem_waited(slot, (uintptr_t)semaphore);
     if (result == 0) taken(slot, semaphore);
     else if (saved == ETIMEDOUT) np_clock_sleep(slot, cycles, NP_SYNC_SEM, (uintptr_t)semaphore);
     np_block_end(slot);
+    if (wake != 0) np_vtime_birth_done(wake);
     errno = saved;
     return result;
 }

@@ -19,9 +19,10 @@
 
 #define SLEEP_NS 2000000       /* longest sleep before a throttled thread looks around by itself */
 #define FIRST_SLEEP_NS 250000  /* the same for the sleeper that is next in line: the slowest may run in a loop without calls to us */
-#define STALL_NS 3000000       /* without progress for this long a laggard is looked at in /proc */
+#define STALL_NS 1000000       /* without progress for this long a laggard is looked at in /proc */
+#define STALL_ASLEEP_NS 20000000 /* the same for one that sleeps for the window itself, in case it never comes back from there */
 #define STALL_CPU_NS 5000000   /* CPU time without progress: it computes in code that is not instrumented */
-#define STALL_WAIT_NS 200000000 /* runnable but without CPU for this long: the host is too busy, go on without it */
+#define STALL_WAIT_NS 100000000 /* runnable but without CPU for this long: the host is too busy, go on without it */
 
 uint32_t np_cycles_per_access_q8;
 static uint32_t host_cpus;
@@ -113,22 +114,28 @@ static enum reach reach_of(const struct np_slot *slot, uint64_t clock) {
 /* Threads of this process that were created and have no slot yet. Their clock counts at once, otherwise the first of sixteen new threads
  * could end before the second begins. */
 #define BIRTHS 128
-#define BIRTH_NS 100000000 /* one that did not begin after this long is forgotten */
+#define BIRTH_NS 100000000 /* a thread that did not begin after this long is forgotten */
+#define WAKE_NS 10000000   /* and a wake-up: what was to end it may have taken another way */
 static struct {
     uint64_t clock; /* + 1; 0: free */
-    uint64_t since_ns;
+    uint64_t until_ns; /* forgotten then */
 } births[BIRTHS];
 static uint32_t births_open;
 
-void np_vtime_birth(uint64_t creator_clock) {
-    if (!np_vtime_on()) return;
+static void expect(uint64_t creator_clock, uint64_t limit_ns) {
+    uint64_t until_ns = np_monotonic_ns() + limit_ns;
     for (int i = 0; i < BIRTHS; i++) {
         uint64_t none = 0;
+        if (__atomic_load_n(&births[i].clock, __ATOMIC_RELAXED) != 0) continue;
+        __atomic_store_n(&births[i].until_ns, until_ns, __ATOMIC_RELEASE); /* first: it may not be seen with an old limit */
         if (!__atomic_compare_exchange_n(&births[i].clock, &none, creator_clock + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
-        births[i].since_ns = np_monotonic_ns();
         __atomic_fetch_add(&births_open, 1, __ATOMIC_SEQ_CST);
         return;
     }
+}
+
+void np_vtime_birth(uint64_t creator_clock) {
+    if (np_vtime_on()) expect(creator_clock, BIRTH_NS);
 }
 
 void np_vtime_birth_done(uint64_t creator_clock) {
@@ -142,7 +149,8 @@ void np_vtime_birth_done(uint64_t creator_clock) {
 }
 
 void np_wakes_begin(uint64_t clock, uint32_t count) {
-    for (uint32_t i = 0; i < count && i < BIRTHS; i++) np_vtime_birth(clock);
+    if (!np_vtime_on()) return;
+    for (uint32_t i = 0; i < count && i < BIRTHS; i++) expect(clock, WAKE_NS);
 }
 
 static uint64_t slowest_birth(void) {
@@ -152,7 +160,7 @@ static uint64_t slowest_birth(void) {
     for (int i = 0; i < BIRTHS; i++) {
         uint64_t clock = __atomic_load_n(&births[i].clock, __ATOMIC_SEQ_CST);
         if (clock == 0) continue;
-        if (births[i].since_ns != 0 && now - births[i].since_ns > BIRTH_NS) np_vtime_birth_done(clock - 1);
+        if (now > __atomic_load_n(&births[i].until_ns, __ATOMIC_RELAXED)) np_vtime_birth_done(clock - 1);
         else if (clock - 1 < slowest) slowest = clock - 1;
     }
     return slowest;
@@ -298,13 +306,13 @@ static void watch(struct np_slot *laggard) {
     struct np_vtime_slot *vt = np_vt(laggard);
     uint64_t clock = np_clock_of(laggard);
     uint64_t now = np_monotonic_ns();
-    if (vt->throttled || vt->seen_clock != clock || vt->seen_ns == 0) {
+    if (vt->seen_clock != clock || vt->seen_ns == 0) {
         vt->seen_clock = clock;
         vt->seen_ns = now;
         vt->seen_cpu_ns = cpu_time_ns(laggard);
         return;
     }
-    if (now - vt->seen_ns < STALL_NS) return;
+    if (now - vt->seen_ns < (vt->throttled ? STALL_ASLEEP_NS : STALL_NS)) return;
     char state = proc_state(laggard);
     bool computes = state == 'R' && cpu_time_ns(laggard) - vt->seen_cpu_ns >= STALL_CPU_NS;
     bool starved = state == 'R' && now - vt->seen_ns >= STALL_WAIT_NS;

@@ -126,9 +126,10 @@ bool np_lock_is_mine(struct np_slot *slot, uintptr_t address);
 void np_read_lock_acquired(struct np_slot *slot, uintptr_t address);
 void np_read_lock_releasing(struct np_slot *slot, uintptr_t address);
 
-/* Condition variables: `begin` before the wait gives a ticket that `end` turns into the clock of the wake-up (0: none known). */
+/* Condition variables: `begin` before the wait gives a ticket that `end` turns into the clock of the wake-up (0: none known). `wake`: the
+ * wake-up in flight that this was (0: none), to be given to np_vtime_birth_done once the thread counts as running. */
 uint64_t np_cond_begin(struct np_slot *slot, uintptr_t address);
-uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken);
+uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, bool woken, uint64_t *wake);
 void np_cond_notify(struct np_slot *slot, uintptr_t address, bool all);
 
 /* Semaphores: tokens carry the clock of their post, first in, first out. */
@@ -136,7 +137,8 @@ void np_sem_reset(struct np_slot *slot, uintptr_t address, uint32_t initial);
 void np_sem_posted(struct np_slot *slot, uintptr_t address);
 uint64_t np_sem_taken(struct np_slot *slot, uintptr_t address);
 void np_sem_waits(struct np_slot *slot, uintptr_t address);
-void np_sem_waited(struct np_slot *slot, uintptr_t address);
+/* Gives the wake-up in flight that this was, as np_cond_end. */
+uint64_t np_sem_waited(struct np_slot *slot, uintptr_t address);
 /* The thread left such a wait otherwise (cancelled, jumped out of): it no longer counts there. */
 void np_wait_abandoned(struct np_slot *slot);
 
@@ -152,6 +154,7 @@ uint64_t np_event_get(struct np_slot *slot, enum np_object_kind kind, uintptr_t 
 /* The same in the arena, seen by every process of the recording. Keys are below 2^48 and tell their own name space. */
 #define NP_SHARED_PIPE 0x1000000000000000ull
 #define NP_SHARED_PROCESS 0x2000000000000000ull
+/* Raises the clock under `key`; never lowers it, whoever races. */
 void np_shared_set(uint64_t key, uint64_t clock);
 uint64_t np_shared_get(uint64_t key);
 
