@@ -75,7 +75,8 @@ uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs);
 void np_unwind_modules_changed(void);
 
 /* ---- thread.c, process.c, modules.c, alloc.c, map.c: the tracker's hooks (interposed functions) ---- */
-/* A block was made (call after it was) or is about to be given back (call before), outside of malloc's family: numa_alloc_*. NULL is ignored. errno is kept. */
+/* A block was made (call after it was) or is about to be given back (call before), outside of malloc's family: numa_alloc_*. NULL is ignored. errno
+ * is kept. */
 void np_record_alloc(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller);
 void np_record_free(void *block);
 /* Final clock and index of a thread that has ended, for whoever joined it. False: unknown (not started through our hooks, or not recorded). */
@@ -148,7 +149,8 @@ void np_rmw(struct np_slot *slot, uintptr_t address);
 struct np_callouts_abi {
     uint32_t version;
     uint32_t reserved;
-    /* Given by the call-outs: where this thread's slot pointer lives (NULL: do nothing). The tracker sets it when a thread attaches and clears it when it ends. */
+    /* Given by the call-outs: where this thread's slot pointer lives (NULL: do nothing). The tracker sets it when a thread attaches and clears it
+     * when it ends. */
     struct np_slot **(*slot_location)(void);
     /* Given by the tracker before main: */
     struct np_slot *(*attach)(void);

@@ -212,25 +212,32 @@ enum np_record {
     NP_REC_ALLOC = 3,        /* value address; word 2: stack id (32) | size (32) */
     NP_REC_ALLOC_BIG = 4,    /* value address; word 2: stack id (32) | alloc kind (32); word 3: size */
     NP_REC_FREE = 5,         /* value address. Stamped before the block is given back */
-    NP_REC_MAP = 6,          /* value address; word 2: stack id | map flags (32, np_map_flags); word 3: length; word 4: file offset; word 5: path bytes (32) | 0;
+    NP_REC_MAP = 6,          /* value address; word 2: stack id | map flags (32, np_map_flags); word 3: length; word 4: file offset; word 5: path
+                             bytes (32) | 0;
                                 path follows (empty: anonymous) */
     NP_REC_UNMAP = 7,        /* value address; word 2: length. Stamped before the system call */
-    NP_REC_STACK = 8,        /* value stack id; word 2: frames (32) | flags (32; 1: cut at max depth, 2: unwinding failed); then one word per return address, innermost first */
+    NP_REC_STACK = 8,        /* value stack id; word 2: frames (32) | flags (32; 1: cut at max depth, 2: unwinding failed); then one word per return
+                             address, innermost first */
     NP_REC_THREAD_START = 9, /* value thread index; word 2: pid | tid; word 3: parent thread index | process index; word 4: cpu | node;
                                 word 5, 6: stack low, high; word 7: start routine; word 8: creating stack id */
     NP_REC_THREAD_END = 10,  /* value thread index */
     NP_REC_THREAD_NAME = 11, /* value byte count; name follows from word 2 */
-    NP_REC_PROCESS_START = 12, /* value process index; word 2: pid | parent pid; word 3: exe bytes | command-line bytes (arguments joined by NUL); word 4: parent process
+    NP_REC_PROCESS_START = 12, /* value process index; word 2: pid | parent pid; word 3: exe bytes | command-line bytes (arguments joined by NUL);
+                             word 4: parent process
                                 index | 1 if by exec; exe, then command line, each padded */
     NP_REC_PROCESS_END = 13, /* value process index; word 2: exit kind (32; 0 exit, 1 exec) | code (32) */
-    NP_REC_MODULE = 14,      /* value module id; word 2: lowest address; word 3: length; word 4: load bias; word 5: path bytes | build-id bytes; path, then build id, each padded */
+    NP_REC_MODULE = 14,      /* value module id; word 2: lowest address; word 3: length; word 4: load bias; word 5: path bytes | build-id bytes;
+                             path, then build id, each padded */
     NP_REC_MODULE_END = 15,  /* value module id (dlclose) */
-    NP_REC_ACCESS = 16,      /* value address; word 2: np_access_bits (16) | instruction pointer (48); word 3: stack id | weight (32); word 4: home node (16) | cpu (16) | latency cycles (32, 0 unknown) */
+    NP_REC_ACCESS = 16,      /* value address; word 2: np_access_bits (16) | instruction pointer (48); word 3: stack id | weight (32); word 4: home
+                             node (16) | cpu (16) | latency cycles (32, 0 unknown) */
     NP_REC_PLACE = 17,       /* value address of first page; word 2: pages (32) | node (16) | cause (16, np_place_cause) */
     NP_REC_CPU = 18,         /* this thread now runs on: value cpu; word 2: node */
-    NP_REC_SYNC = 19,        /* value address of the object (or thread index for join/create); word 2: np_sync_kind (32) | 0; word 3: clock at which the wait began (its end is this
+    NP_REC_SYNC = 19,        /* value address of the object (or thread index for join/create); word 2: np_sync_kind (32) | 0; word 3: clock at which
+                             the wait began (its end is this
                                 record's clock) */
-    NP_REC_COUNTERS = 20,    /* value thread index; word 2 accesses; 3 l2_lookups; 4 l3_lookups; 5 memory_accesses; 6 cache_transfers; 7 memory_writes; 8 wait_cycles; 9 node count n;
+    NP_REC_COUNTERS = 20,    /* value thread index; word 2 accesses; 3 l2_lookups; 4 l3_lookups; 5 memory_accesses; 6 cache_transfers; 7
+                             memory_writes; 8 wait_cycles; 9 node count n;
                                 then n words: memory accesses by home. All are totals since thread start */
     NP_REC_LOST = 21,        /* value count; word 2: np_loss */
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */

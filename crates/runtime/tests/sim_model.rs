@@ -62,7 +62,12 @@ impl Lab {
         let unpacked = numapilot_runtime::unpack(&dir.path().join("cache")).expect("unpacked");
         let lab = Lab { dir, tracker: unpacked.tracker, callouts: unpacked.callouts };
         let wire = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
-        let made = Command::new("gcc").args(["-O2", wire]).arg(source("harness.c")).arg("-o").arg(lab.path("harness")).output();
+        let made = Command::new("gcc")
+            .args(["-O2", wire])
+            .arg(source("harness.c"))
+            .arg("-o")
+            .arg(lab.path("harness"))
+            .output();
         check(&made.expect("gcc"), "harness.c");
         lab
     }
@@ -79,8 +84,19 @@ impl Lab {
         let exports = self.path("exports.list");
         std::fs::write(&exports, "{ __tsan_*; __wrap_*; numapilot_callouts; };").expect("written");
         let program = self.path(name);
-        let wrapped = ["memcpy", "memmove", "mempcpy", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "memcmp", "bcmp"];
-        let wrapped = wrapped.iter().chain(&["memchr", "strlen", "strcpy", "strcmp"]).map(|name| format!("-Wl,--wrap={name}"));
+        let wrapped = [
+            "memcpy",
+            "memmove",
+            "mempcpy",
+            "memset",
+            "__memcpy_chk",
+            "__memmove_chk",
+            "__memset_chk",
+            "memcmp",
+            "bcmp",
+        ];
+        let wrapped =
+            wrapped.iter().chain(&["memchr", "strlen", "strcpy", "strcmp"]).map(|name| format!("-Wl,--wrap={name}"));
         let linked = Command::new("gcc")
             .arg(&object)
             .args(wrapped)
@@ -123,7 +139,10 @@ impl Lab {
 }
 
 fn about(found: u64, expected: u64) {
-    assert!(found >= expected && found <= expected + SLACK, "{found}, not {expected} (up to {SLACK} more for the program's start)");
+    assert!(
+        found >= expected && found <= expected + SLACK,
+        "{found}, not {expected} (up to {SLACK} more for the program's start)"
+    );
 }
 
 #[test]
@@ -146,7 +165,10 @@ fn uniform_accesses_hit_in_proportion_to_the_capacity() {
         let expected = 1e6 * (1.0 - PRIVATE_LINES / cold);
         // Filling up adds at most the capacity in misses. The deviation of the mean of a million draws is below 500, set imbalance aside.
         let found = outcome.number("total", "l3") as f64;
-        assert!(found > expected - 3000.0 && found < expected + PRIVATE_LINES + 3000.0, "seed {seed}: {found} of {expected}");
+        assert!(
+            found > expected - 3000.0 && found < expected + PRIVATE_LINES + 3000.0,
+            "seed {seed}: {found} of {expected}"
+        );
         // 2.3 MB of lines fit the L3 of 6 MiB, but for crowded sets: memory is asked about once per line.
         let memory = outcome.number("total", "memory") as f64;
         assert!(memory >= cold && memory < cold * 1.2, "seed {seed}: {memory} memory accesses for {cold} lines");
@@ -193,7 +215,11 @@ fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
     let forget = lab.record(100, &[], &program, &["forget"]);
     assert_eq!(forget.nodes("thread 1", Some("home")), [0, 64, 0, 0], "the same addresses, mapped anew");
     let fork = lab.record(100, &[], &program, &["fork"]);
-    assert_eq!(fork.nodes("thread 1", Some("home")), [64, 64, 0, 0], "the parent's pages stay, the child's own are on its node");
+    assert_eq!(
+        fork.nodes("thread 1", Some("home")),
+        [64, 64, 0, 0],
+        "the parent's pages stay, the child's own are on its node"
+    );
 }
 
 #[test]
@@ -233,11 +259,14 @@ fn samples_are_unbiased() {
 }
 
 const GCC: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
-const CLANG: &[&str] = &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
+const CLANG: &[&str] =
+    &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
 
 fn compilers() -> Vec<(&'static str, &'static [&'static str])> {
     let all = [("gcc", GCC), ("clang", CLANG)];
-    all.into_iter().filter(|(name, _)| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())).collect()
+    all.into_iter()
+        .filter(|(name, _)| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()))
+        .collect()
 }
 
 #[test]
@@ -272,7 +301,9 @@ fn no_entry_point_is_missing() {
     assert!(defined.len() > 150, "{} entry points", defined.len());
     for (compiler, options) in compilers() {
         for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
-            for (file, extra) in [("atomics.c", "-g"), ("direct.c", "-g"), ("harness.c", "-g"), ("accesses.cpp", "-std=c++17")] {
+            for (file, extra) in
+                [("atomics.c", "-g"), ("direct.c", "-g"), ("harness.c", "-g"), ("accesses.cpp", "-std=c++17")]
+            {
                 let object = lab.path("x.o");
                 let mut command = Command::new(compiler);
                 command.args(options).args([level, extra, concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c"), "-c"]);

@@ -209,7 +209,11 @@ impl<'a> RecordOptions<'a> {
             return bad("--max-stack", format!("{} frames", self.max_stack_depth), "use 1 to 128");
         }
         if !self.line_sampling.is_power_of_two() || self.line_sampling > 64 {
-            return bad("--lines", format!("1 in {}", self.line_sampling), "use 1 (all of them), 2, 4, 8, 16, 32 or 64");
+            return bad(
+                "--lines",
+                format!("1 in {}", self.line_sampling),
+                "use 1 (all of them), 2, 4, 8, 16, 32 or 64",
+            );
         }
         if !self.ring_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(&self.ring_bytes) {
             return bad(

@@ -343,7 +343,8 @@ impl Watch<'_, '_> {
         let mut notes = selection.notes;
         let dead = self.totals.dead_owners.load(Ordering::Relaxed);
         if dead > 0 {
-            notes.push(format!("{dead} threads were killed or ended with their process; what they had written is kept"));
+            notes
+                .push(format!("{dead} threads were killed or ended with their process; what they had written is kept"));
         }
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 {

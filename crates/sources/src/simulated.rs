@@ -298,7 +298,8 @@ mod tests {
     #[test]
     fn the_opteron_is_simulated_as_its_model_says() {
         let machine = Machine::load("opteron-8385").unwrap();
-        let simulated = simulate(&RecordOptions { line_sampling: 1, ..options(&machine) }, Engine::Instrument, 3_000_000).unwrap();
+        let simulated =
+            simulate(&RecordOptions { line_sampling: 1, ..options(&machine) }, Engine::Instrument, 3_000_000).unwrap();
         let config = &simulated.config;
         assert_eq!((config.node_count, config.cpu_count, config.clock_khz), (4, 16, 2_300_000));
         assert_eq!(config.l1_lines, 1024, "64 KiB of 64-byte lines");

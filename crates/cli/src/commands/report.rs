@@ -170,7 +170,7 @@ impl View<'_> {
         }
         if let Some(name) = &arguments.thread {
             let thread = self.choose_thread(name)?;
-            let detail = analysis.thread_detail(thread, TIME_SLICES).context("no such thread")?;
+            let detail = analysis.thread_detail(thread, slices(look)).context("no such thread")?;
             parts.push(text::thread(&detail, self.trace, analysis.nodes(), arguments.top, look));
         }
         if arguments.instances {
@@ -208,8 +208,8 @@ impl View<'_> {
 
     fn object_text(&self, analysis: &Analysis<'_>, chosen: &Chosen, look: Look) -> Result<String> {
         let detail = match chosen {
-            Chosen::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
-            Chosen::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
+            Chosen::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
+            Chosen::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
         };
         let detail = detail.context("no sampled access to that object (with these filters)")?;
         Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
@@ -295,6 +295,11 @@ impl View<'_> {
         let thread = threads.iter().find(|thread| &*thread.name == name || &*thread.start_function == name);
         Ok(thread.with_context(|| format!("--thread {name}: no thread has that name"))?.index)
     }
+}
+
+/// Slices of program time that a line of this width has room for.
+fn slices(look: Look) -> usize {
+    if look.width >= 96 { TIME_SLICES } else { TIME_SLICES / 4 }
 }
 
 fn moment(option: &str, seconds: f64) -> Result<u64> {

@@ -7,6 +7,7 @@ use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 
 use super::style::Look;
+use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
 use crate::units;
@@ -61,14 +62,19 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
             link.utilisation.map_or_else(|| "-".to_owned(), |use_| format!("{:.1}", use_ * 100.0)),
         ]);
     }
-    let mut note = "  Data of accesses only (64 bytes each, from home to thread); probes, write-backs and prefetches not.\n  \
-                    DEMAND: of the link's peak, over program time, which knows no congestion: above 100 the link would\n  \
-                    hold the program up.\n"
-        .to_owned();
+    let mut note =
+        "Data of accesses only (64 bytes each, from home to thread); probes, write-backs and prefetches not. \
+                    DEMAND: of the link's peak, over program time, which knows no congestion: above 100 the link would \
+                    hold the program up."
+            .to_owned();
     if unrouted > 0.0 {
-        note.push_str(&format!("  {} accesses are between nodes without a known route.\n", units::count(unrouted)));
+        note.push_str(&format!(" {} accesses are between nodes without a known route.", units::count(unrouted)));
     }
-    table.render(look, 2) + &look.faint(&note)
+    let mut text = table.render(look, 2);
+    for line in wrap(&note, look.width.saturating_sub(2)) {
+        text.push_str(&look.faint(&format!("  {line}\n")));
+    }
+    text
 }
 
 fn end(machine: &Machine, end: Endpoint) -> String {

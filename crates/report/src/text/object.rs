@@ -74,7 +74,7 @@ fn by_thread(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> St
     let mut table = Table::new()
         .dense()
         .column("THREAD", Align::Right)
-        .flexible("NAME", 8)
+        .flexible("NAME", 4)
         .column("NODE", Align::Right)
         .column("SHARE%", Align::Right)
         .column("REMOTE%", Align::Right)
@@ -121,13 +121,14 @@ fn thread_cells(thread: &ObjectThread, trace: &Trace, most: f64) -> Vec<String> 
 
 fn pages(rows: &[PageRow], nodes: &[NodeId], look: Look) -> String {
     let mut table = Table::new()
+        .dense()
         .column("ADDRESS", Align::Left)
         .column("PAGES", Align::Right)
         .column("SHARE%", Align::Right)
         .column("REMOTE%", Align::Right)
         .column("WRITES%", Align::Right)
-        .column("ON", Align::Left)
-        .column("FROM", Align::Left)
+        .flexible("ON", 8)
+        .flexible("FROM", 8)
         .column("THREADS", Align::Right);
     for row in rows {
         table.row([

@@ -43,7 +43,8 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
         format!("; node {node} serves {}", units::percent(served.value / all))
     });
     let population = &totals.imbalance.population;
-    let spread = if population.margin() < 0.005 { String::new() } else { format!(" ± {:.0}", population.margin() * 100.0) };
+    let spread =
+        if population.margin() < 0.005 { String::new() } else { format!(" ± {:.0}", population.margin() * 100.0) };
     let value = format!("{:.0}{spread} %", population.value * 100.0);
     let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
     let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));

@@ -98,12 +98,14 @@ static void take_access(const uint64_t *w) {
     if (home < 4) weights[home] += weight;
     if (w[2] & NP_ACCESS_WRITE) weights_written += weight;
     if ((w[2] >> NP_ACCESS_LEVEL_SHIFT & 15) == NP_LEVEL_PEER_CACHE) weights_peer += weight;
-    if (getenv("DUMP")) printf("sample %" PRIx64 " ip %" PRIx64 " weight %" PRIu64 " home %" PRIu64 " cpu %" PRIu64 "\n", w[0] >> 16, w[2] >> 16, weight, home, w[4] >> 16 & 0xffff);
+    if (getenv("DUMP")) printf("sample %" PRIx64 " ip %" PRIx64 " weight %" PRIu64 " home %" PRIu64 " cpu %" PRIu64 "\n",
+           w[0] >> 16, w[2] >> 16, weight, home, w[4] >> 16 & 0xffff);
 }
 
 static void take_counters(const uint64_t *w, bool print) {
     if (!print) return;
-    printf("thread %" PRIu64 " accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 " home %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+    printf("thread %" PRIu64 " accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64
+           " home %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
            w[0] >> 16, w[2], w[3], w[4], w[5], w[6], w[7], w[10], w[11], w[12], w[13]);
     for (int i = 2; i < 9; i++) counted[i] += w[i];
     for (int i = 0; i < 4; i++) counted_home[i] += w[10 + i];
@@ -188,10 +190,14 @@ int main(int argc, char **argv) {
     for (int rounds = 0; rounds < 20 && (drain() || rounds < 3); rounds++) usleep(1000);
     for (uint32_t index = 0; index < SLOTS; index++)
         if (has_counters[index]) take_counters(last_counters[index], true);
-    printf("total accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 "\n", counted[2], counted[3], counted[4], counted[5], counted[6], counted[7]);
+    printf("total accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 "\n",
+           counted[2], counted[3], counted[4], counted[5], counted[6], counted[7]);
     printf("home %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", counted_home[0], counted_home[1], counted_home[2], counted_home[3]);
-    printf("samples %" PRIu64 " weight %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " written %" PRIu64 " peer %" PRIu64 "\n", samples, weights[0], weights[1], weights[2], weights[3], weights_written, weights_peer);
-    printf("placed %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " moved %" PRIu64 " places %" PRIu64 "\n", placed_pages[0], placed_pages[1], placed_pages[2], placed_pages[3], moved_pages, places);
-    printf("cpus %" PRIu64 " records %" PRIu64 " lost %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", cpu_changes, records, arena->lost_no_slot, arena->lost_full, arena->lost_stopped);
+    printf("samples %" PRIu64 " weight %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " written %" PRIu64 " peer %" PRIu64 "\n",
+           samples, weights[0], weights[1], weights[2], weights[3], weights_written, weights_peer);
+    printf("placed %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " moved %" PRIu64 " places %" PRIu64 "\n",
+           placed_pages[0], placed_pages[1], placed_pages[2], placed_pages[3], moved_pages, places);
+    printf("cpus %" PRIu64 " records %" PRIu64 " lost %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+           cpu_changes, records, arena->lost_no_slot, arena->lost_full, arena->lost_stopped);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -7,17 +7,61 @@ use std::path::Path;
 
 /// Options whose value is the next word.
 const WITH_VALUE: &[&str] = &[
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix",
-    "-iwithprefixbefore", "-isysroot", "--sysroot", "-MF", "-MT", "-MQ", "-T", "-u", "-z", "-Xlinker", "-Xassembler", "-Xpreprocessor",
-    "-Xclang", "-Xanalyzer", "-mllvm", "-arch", "-target", "--param", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-e", "-G",
-    "-wrapper", "-J", "-B", "-A", "-specs", "-gcc-toolchain", "-rpath", "-h",
+    "-o",
+    "-x",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-iwithprefix",
+    "-iwithprefixbefore",
+    "-isysroot",
+    "--sysroot",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-T",
+    "-u",
+    "-z",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-Xclang",
+    "-Xanalyzer",
+    "-mllvm",
+    "-arch",
+    "-target",
+    "--param",
+    "-aux-info",
+    "-dumpbase",
+    "-dumpbase-ext",
+    "-dumpdir",
+    "-e",
+    "-G",
+    "-wrapper",
+    "-J",
+    "-B",
+    "-A",
+    "-specs",
+    "-gcc-toolchain",
+    "-rpath",
+    "-h",
 ];
 
 /// Options that make the compiler print something and do nothing else.
-const QUERIES: &[&str] = &["--version", "-dumpversion", "-dumpfullversion", "-dumpmachine", "-dumpspecs", "-###", "--target-help", "-print"];
+const QUERIES: &[&str] =
+    &["--version", "-dumpversion", "-dumpfullversion", "-dumpmachine", "-dumpspecs", "-###", "--target-help", "-print"];
 
 /// Sanitizers that take the same call-outs, the same interposed functions or a shadow of the address space.
-const CONFLICTING: &[&str] = &["address", "hwaddress", "kernel-address", "kernel-hwaddress", "memory", "thread", "leak", "dataflow"];
+const CONFLICTING: &[&str] =
+    &["address", "hwaddress", "kernel-address", "kernel-hwaddress", "memory", "thread", "leak", "dataflow"];
 
 /// Response files inside response files.
 const RESPONSE_DEPTH_MAX: u32 = 8;
@@ -57,7 +101,8 @@ impl Invocation {
         let has_input = scan.sources > 0 || scan.others > 0 || scan.headers > 0;
         found.is_query |= !has_input;
         found.compiles = !scan.only_preprocesses && scan.sources + scan.headers > 0;
-        found.links = has_input && !scan.stops_early && !scan.only_preprocesses && !scan.relocatable && scan.headers == 0;
+        found.links =
+            has_input && !scan.stops_early && !scan.only_preprocesses && !scan.relocatable && scan.headers == 0;
         found
     }
 
@@ -124,7 +169,8 @@ impl Scan {
             Some(language) => language.ends_with("-header"),
             None => matches!(extension, "h" | "hh" | "hpp" | "hxx" | "H" | "h++" | "tcc"),
         };
-        let object = self.language.is_none() && (matches!(extension, "o" | "a" | "so" | "lo" | "obj" | "ld" | "s" | "") || is_versioned_library(word));
+        let object = self.language.is_none()
+            && (matches!(extension, "o" | "a" | "so" | "lo" | "obj" | "ld" | "s" | "") || is_versioned_library(word));
         if header {
             self.headers += 1;
         } else if object && word != "-" {
@@ -149,14 +195,19 @@ fn is_debug_option(word: &str) -> bool {
     let Some(rest) = word.strip_prefix("-g") else { return false };
     rest.is_empty()
         || rest.starts_with(|c: char| c.is_ascii_digit())
-        || ["gdb", "dwarf", "split-dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"].iter().any(|name| rest.starts_with(name))
+        || ["gdb", "dwarf", "split-dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"]
+            .iter()
+            .any(|name| rest.starts_with(name))
 }
 
 /// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do.
 fn expand(args: &[OsString], words: &mut Vec<String>, depth: u32) {
     for arg in args {
         let word = arg.to_string_lossy();
-        let text = word.strip_prefix('@').filter(|_| depth < RESPONSE_DEPTH_MAX).and_then(|path| fs::read_to_string(path).ok());
+        let text = word
+            .strip_prefix('@')
+            .filter(|_| depth < RESPONSE_DEPTH_MAX)
+            .and_then(|path| fs::read_to_string(path).ok());
         match text {
             Some(text) => expand(&split_response(&text), words, depth + 1),
             None => words.push(word.into_owned()),

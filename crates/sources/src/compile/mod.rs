@@ -129,8 +129,19 @@ pub fn command(language: Language, args: &[OsString]) -> Result<(Command, PathBu
 
 /// Functions that callouts_mem.c wraps. The linker renames references to them, in whatever object is linked.
 const WRAPPED: &[&str] = &[
-    "memcpy", "memmove", "mempcpy", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "memcmp", "bcmp", "memchr",
-    "strlen", "strcpy", "strcmp",
+    "memcpy",
+    "memmove",
+    "mempcpy",
+    "memset",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__memset_chk",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "strlen",
+    "strcpy",
+    "strcmp",
 ];
 
 /// What an instrumented program exports: the entry points, for its libraries; the seam, for the tracker.
@@ -161,7 +172,11 @@ impl Support {
 
 fn gcc_specs(toolchain: &Toolchain) -> String {
     let base = GCC_SPECS.to_owned();
-    if toolchain.has_entry_exit_param { format!("{base} --param=tsan-instrument-func-entry-exit=0\n\n") } else { base + "\n\n" }
+    if toolchain.has_entry_exit_param {
+        format!("{base} --param=tsan-instrument-func-entry-exit=0\n\n")
+    } else {
+        base + "\n\n"
+    }
 }
 
 /// The file `name` with this text in the archive's directory, which is named by the archive's content. Written whole, then renamed: several
@@ -177,7 +192,12 @@ fn write_beside(archive: &Path, name: &str, text: &str) -> Result<PathBuf, Compi
     Ok(path)
 }
 
-fn compile_flags(toolchain: &Toolchain, language: Language, invocation: &Invocation, support: Option<&Support>) -> Vec<OsString> {
+fn compile_flags(
+    toolchain: &Toolchain,
+    language: Language,
+    invocation: &Invocation,
+    support: Option<&Support>,
+) -> Vec<OsString> {
     let mut flags: Vec<OsString> = Vec::new();
     match (toolchain.family, support) {
         (Family::Gcc, Some(support)) => {

@@ -32,7 +32,17 @@ fn steps_are_told_apart() {
 
 #[test]
 fn questions_pass_through() {
-    for line in ["--version", "-v", "-print-search-dirs", "--print-multiarch", "-dumpmachine", "-### a.c", "", "--help=target", "-dumpversion"] {
+    for line in [
+        "--version",
+        "-v",
+        "-print-search-dirs",
+        "--print-multiarch",
+        "-dumpmachine",
+        "-### a.c",
+        "",
+        "--help=target",
+        "-dumpversion",
+    ] {
         assert!(parse(line).is_query, "{line:?}");
     }
     for line in ["-v a.c", "a.c", "-c a.c", "a.o"] {

@@ -84,7 +84,8 @@ fn words(value: &OsStr) -> Vec<OsString> {
 
 /// The first executable of that name on PATH that is not this program.
 fn on_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
-    let executable = |file: &Path| fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    let executable =
+        |file: &Path| fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
     if Path::new(name).components().count() > 1 {
         return Some(PathBuf::from(name));
     }
@@ -120,7 +121,8 @@ fn gcc_major(program: &Path, leading: &[OsString]) -> Option<u32> {
 }
 
 fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
-    let output = Command::new(program).args(leading).arg(question).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output =
+        Command::new(program).args(leading).arg(question).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
