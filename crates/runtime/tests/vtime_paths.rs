@@ -89,7 +89,7 @@ fn processes_share_time() {
         let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &["pool"]));
         assert_eq!((course.values["early"], course.values["failed"]), (0, 0), "bind {bind}");
         let elapsed = course.elapsed();
-        assert!((5_000_000..=25_000_000).contains(&elapsed), "20 tasks of 1 M cycles by 4 processes took {elapsed}");
+        assert!((5_000_000..=20_500_000).contains(&elapsed), "20 tasks of 1 M cycles by 4 processes took {elapsed}");
     }
 }
 
@@ -125,12 +125,12 @@ fn openmp_forms_work() {
                 continue;
             }
             let nested = course.values["nested"];
-            assert!((1_000_000..8_000_000).contains(&nested), "{compiler}, bind {bind}: 4 x 4 of 1 M took {nested}");
-            // Serial: 16 M and 8 M. A busy host may keep threads from running for longer than the others wait for them.
+            assert!((1_000_000..4_000_000).contains(&nested), "{compiler}, bind {bind}: 4 x 4 of 1 M took {nested}");
+            // Serial: at least 4 M and 8 M. A busy host may keep threads from running for longer than the others wait for them.
             let reduction = course.values["reduction"];
             assert!((1_000_000..4_000_000).contains(&reduction), "{compiler}, bind {bind}: 8 of 1 M took {reduction}");
             if let Some(old) = course.values.get("old") {
-                assert!((500_000..2_000_000).contains(old), "a region of an old compiler: 8 of 500,000 took {old}");
+                assert_near(*old, 500_000, 10, "a region of an old compiler");
             }
         }
     }
@@ -141,8 +141,10 @@ fn openmp_forms_work() {
 fn instrumented_torture_ends() {
     let bench = Bench::new();
     let program = bench.instrument("gcc", &[], "torture.c", "torture");
-    for (bind, cpus) in [(SPREAD, 17), (PACK, 5), (NONE, 2)] {
-        bench.run(setting(INSTRUMENT, bind, cpus), &program, &["1"]);
+    for bind in [SPREAD, PACK, NONE] {
+        for cpus in [17, 2] {
+            bench.run(setting(INSTRUMENT, bind, cpus), &program, &["1"]);
+        }
     }
 }
 
