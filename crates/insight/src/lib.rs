@@ -19,5 +19,5 @@ pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, Threa
 pub use estimate::{Estimate, Tally, Weight};
 pub use headline::{Headline, Verdict};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
-pub use totals::{Bin, Imbalance, LINE_BYTES, LinkLoad, Matrix, Series, Source, Totals, imbalance_of};
+pub use totals::{Bin, Imbalance, LINE_BYTES, Matrix, Series, Source, Totals, imbalance_of};
 pub use traffic::{LinkTraffic, link_traffic};

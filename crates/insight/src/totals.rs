@@ -43,19 +43,6 @@ pub struct Matrix {
     pub source: Source,
 }
 
-/// Load of one directed link.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct LinkLoad {
-    /// Node that sends.
-    pub from: NodeId,
-    /// Node that receives.
-    pub to: NodeId,
-    /// Memory accesses whose data crossed it.
-    pub accesses: Estimate,
-    /// Bytes of data: 64 per access.
-    pub bytes: Estimate,
-}
-
 /// Totals of the recording, or of what the filter lets pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Totals {
@@ -224,27 +211,6 @@ impl Analysis<'_> {
             .map(|(_, &served)| served)
             .collect();
         imbalance_of(&values)
-    }
-
-    /// Load of each directed link. `route(from, to)` lists the directed links that data takes from one node to another, in order;
-    /// data of an access flows from the page's home to the accessing node. Links in order of first node, then second.
-    pub fn links(&self, matrix: &Matrix, route: impl Fn(NodeId, NodeId) -> Vec<(NodeId, NodeId)>) -> Vec<LinkLoad> {
-        let mut loads = std::collections::BTreeMap::<(NodeId, NodeId), Estimate>::new();
-        for (from, row) in matrix.nodes.iter().zip(&matrix.accesses) {
-            for (home, accesses) in matrix.nodes.iter().zip(row).filter(|(home, _)| *home != from) {
-                for link in route(*home, *from) {
-                    let load = loads.entry(link).or_default();
-                    *load = sum_independent(*load, *accesses);
-                }
-            }
-        }
-        let row = |((from, to), accesses): ((NodeId, NodeId), Estimate)| LinkLoad {
-            from,
-            to,
-            accesses,
-            bytes: accesses.scaled(LINE_BYTES),
-        };
-        loads.into_iter().map(row).collect()
     }
 
     /// Everything over program time, in `bins` equal slices of what the filter's time (or else the recording) covers.

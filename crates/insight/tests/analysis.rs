@@ -3,8 +3,8 @@
 use numapilot_flows::{
     AccessRef, CountersAt, Filter, Frame, Location, LocationId, Object, ObjectKind, Site, SiteId, Tables, Thread, Trace,
 };
-use numapilot_insight::{Analysis, Estimate, Pattern, RowKey, Source, Verdict, imbalance_of};
-use numapilot_machine::NodeId;
+use numapilot_insight::{Analysis, Estimate, Pattern, RowKey, Source, Verdict, imbalance_of, link_traffic};
+use numapilot_machine::{Endpoint, Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::Counters;
 use proptest::prelude::*;
@@ -154,9 +154,14 @@ fn counted_totals_are_exact_and_follow_threads_that_move() {
     assert_eq!((matrix.source, counts), (Source::Counted, vec![vec![100.0, 0.0], vec![50.0, 30.0]]));
     let totals = analysis.totals();
     assert_eq!((totals.accesses, totals.remote_share), (Estimate::exact(180.0), Estimate::exact(50.0 / 180.0)));
-    let links = analysis.links(&matrix, |from, to| vec![(from, to)]);
-    let loads: Vec<_> = links.iter().map(|link| (link.from.0, link.to.0, link.bytes.value)).collect();
-    assert_eq!(loads, [(0, 1, 50.0 * 64.0), (1, 0, 0.0)]);
+    let machine = Machine::load("opteron-8385").expect("a built-in model");
+    let (links, unrouted) = link_traffic(&matrix, &machine, 1_000_000_000);
+    let loaded: Vec<_> = links.iter().filter(|link| link.bytes > 0.0).collect();
+    assert_eq!((loaded.len(), unrouted), (1, 0.0), "one hop, from the home to the thread's node");
+    assert_eq!((loaded[0].from, loaded[0].to), (Endpoint::Node(NodeId(0)), Endpoint::Node(NodeId(1))));
+    assert_eq!(loaded[0].bytes, 50.0 * 64.0);
+    let peak = machine.link(loaded[0].link).expect("a link").bandwidth_bytes_per_s;
+    assert_eq!(loaded[0].utilisation, Some(50.0 * 64.0 / peak));
 }
 
 #[test]
