@@ -98,14 +98,14 @@ fn facerec_has_one_matrix_on_top_that_a_copy_per_node_makes_local() {
 }
 
 /// The naive variant allocates from one heap for all threads, so that its objects lie on pages that others placed; each is its thread's alone all the same.
+/// At the default size: in the small one the merge's few shared accesses weigh too much.
 #[test]
 fn psearchy_uses_memory_where_it_allocates_it() {
-    for (variant, least_own, most_remote) in [("naive", 0.98, 0.4), ("local", 0.98, 0.02)] {
+    for (variant, least_own, remote) in [("naive", 0.98, 0.05..0.4), ("local", 0.98, 0.0..0.02)] {
         let folder = scratch();
-        let report =
-            recorded(folder.path(), "psearchy", &["--size", "test", "--variant", variant], &["--lines", "1"], &[]);
+        let report = recorded(folder.path(), "psearchy", &["--variant", variant], &["--lines", "1"], &[]);
         let whole = remote_share(&report);
-        assert!(whole < most_remote, "{variant}: remote share {whole}");
+        assert!(remote.contains(&whole), "{variant}: remote share {whole}");
         for name in ["self->hash_table", "self->blocks", "sort_temporary"] {
             let own = number(site(&report, name), "/by_allocator/value");
             assert!(own > least_own, "{variant}: {name}: {own} by the allocating thread");
