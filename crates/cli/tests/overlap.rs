@@ -14,7 +14,7 @@ const PTHREADS: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-enum { PIECES = 16, NUMBERS = 1 << 12, ROUNDS = 200 };
+enum { PIECES = 16, NUMBERS = 1 << 12, ROUNDS = 2000 };
 static int thread_count;
 static uint64_t results[PIECES * 8];
 static void piece(int number) {
@@ -51,7 +51,7 @@ const OPENMP: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-enum { PIECES = 16, NUMBERS = 1 << 12, ROUNDS = 200 };
+enum { PIECES = 16, NUMBERS = 1 << 12, ROUNDS = 2000 };
 int main(int argc, char **argv) {
     omp_set_num_threads(argc > 1 ? atoi(argv[1]) : PIECES);
     uint64_t total = 0;
