@@ -1,0 +1,124 @@
+//! What a policy sees. Every figure is one that a real machine can supply: counters, samples, hint faults, `/proc`.
+
+use numapilot_traffic::Load;
+
+use crate::action::Outcome;
+
+/// Size of a page as it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PageSize {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB.
+    Large,
+}
+
+/// A page of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageKey {
+    /// Process, by its number in the observation.
+    pub process: u32,
+    /// Virtual address over 4,096; of a large page, that of its first small one.
+    pub page: u64,
+    /// As it is mapped now.
+    pub size: PageSize,
+}
+
+/// One sampled memory access (answered by memory), as a PMU reports it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Page that holds the address, as mapped.
+    pub page: PageKey,
+    /// Small page within it that was accessed: address over 4,096.
+    pub small_page: u64,
+    /// Thread, by its number in the observation.
+    pub thread: u32,
+    /// Node on which it ran.
+    pub from: usize,
+    /// Node that answered.
+    pub home: usize,
+    /// Store or read-modify-write.
+    pub is_write: bool,
+    /// Measured latency in nanoseconds, where the sampler supplies it.
+    pub latency_ns: Option<f32>,
+}
+
+/// An access to a page that was unmapped for it ([`crate::Action::Unmap`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HintFault {
+    /// When, in nanoseconds of program time.
+    pub time_ns: u64,
+    /// The page, as mapped.
+    pub page: PageKey,
+    /// Thread, by its number in the observation.
+    pub thread: u32,
+    /// Node on which it ran.
+    pub from: usize,
+    /// Where the page is.
+    pub home: usize,
+    /// Whether the access was a store.
+    pub is_write: bool,
+    /// Nanoseconds between the unmapping and this access.
+    pub age_ns: u64,
+}
+
+/// One node since the last observation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeCounters {
+    /// Memory reads (lines of 64 bytes) that this node's CPUs made, by home node.
+    pub reads_to: Vec<f64>,
+    /// Memory writes that this node's CPUs made, by home node.
+    pub writes_to: Vec<f64>,
+    /// Bytes of memory free at the end of the interval.
+    pub free_bytes: u64,
+    /// Share of the time in which the memory controller was busy, where a counter tells.
+    pub controller_utilisation: Option<f64>,
+}
+
+/// One thread since the last observation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadState {
+    /// Its number, the same in all observations.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Node on which it runs now.
+    pub node: usize,
+    /// Nanoseconds in which it ran (not waiting for other threads).
+    pub busy_ns: f64,
+    /// Instructions that it retired: the yardstick of progress.
+    pub instructions: f64,
+    /// Memory accesses that it made.
+    pub memory_accesses: f64,
+}
+
+/// Everything that a policy sees at one decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// Program time in nanoseconds.
+    pub now_ns: u64,
+    /// Nanoseconds since the observation before this one.
+    pub elapsed_ns: u64,
+    /// Every node, in index order.
+    pub nodes: Vec<NodeCounters>,
+    /// Every thread alive, in order of number.
+    pub threads: Vec<ThreadState>,
+    /// Samples in order of time. Each stands for `sample_period` memory accesses.
+    pub samples: Vec<Sample>,
+    /// Memory accesses per sample.
+    pub sample_period: f64,
+    /// Samples that the sampler lost.
+    pub samples_lost: u64,
+    /// Hint faults in order of time.
+    pub hint_faults: Vec<HintFault>,
+    /// Replicated pages that a write collapsed, with the node that kept the page.
+    pub collapses: Vec<(PageKey, usize)>,
+    /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless wished for.
+    pub mapped: Vec<(u32, u64, u64)>,
+    /// What came of the orders of the last decision, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// Utilisation of each directed link in the machine's order, where counters tell.
+    pub links: Option<Vec<f64>>,
+    /// What the environment takes to be asked of the memory system now, where it can tell: from counters, one class per thread group.
+    pub load: Option<Load>,
+}

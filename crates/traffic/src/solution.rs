@@ -1,0 +1,40 @@
+//! What the memory system answers: latencies, throughputs, and how busy every station is.
+
+use numapilot_machine::{LinkId, NodeId};
+use serde::Serialize;
+
+/// One station: a memory controller or a directed link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StationLoad {
+    /// The controller's node, if it is one.
+    pub controller: Option<NodeId>,
+    /// The link, if it is one.
+    pub link: Option<LinkId>,
+    /// Bytes per second that pass, of any kind.
+    pub bytes_per_s: f64,
+    /// Share of the time in which it is busy, 0 to 1.
+    pub utilisation: f64,
+    /// Customers there, waiting or served, on average.
+    pub queue: f64,
+}
+
+/// The network's steady state under a [`crate::Load`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Solution {
+    /// Memory accesses per second of each class, all its threads together, in the load's order.
+    pub throughput_per_s: Vec<f64>,
+    /// Mean nanoseconds of an access of each class.
+    pub latency_ns: Vec<f64>,
+    /// Loaded latency in nanoseconds of a read from node (row) to memory (column); for pairs that nobody uses, what a
+    /// first access would see. `NaN` where the machine has no path.
+    pub path_ns: Vec<Vec<f64>>,
+    /// Marginal cost in nanoseconds of one more read from node (row) to memory (column): its own loaded latency plus the delay that it
+    /// causes to everybody else. What a placement should equalise.
+    pub marginal_ns: Vec<Vec<f64>>,
+    /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
+    pub stations: Vec<StationLoad>,
+    /// Iterations until the fixed point was reached.
+    pub iterations: u32,
+    /// Largest relative change in the last iteration; above the solver's tolerance it did not converge, and whoever shows the figures says so.
+    pub residual: f64,
+}
