@@ -220,6 +220,8 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
                 memory_writes: row.memory_writes,
                 wait_cycles: row.wait_cycles,
                 by_home: Vec::new(),
+                memory_cycles: row.memory_cycles,
+                memory_streamed: row.memory_streamed,
             },
         })
         .collect();

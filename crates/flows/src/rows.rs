@@ -267,6 +267,8 @@ fn counters(joined: &Joined) -> (CounterColumns, HomeCounterColumns) {
             cache_transfers: at.totals.cache_transfers,
             memory_writes: at.totals.memory_writes,
             wait_cycles: at.totals.wait_cycles,
+            memory_cycles: at.totals.memory_cycles,
+            memory_streamed: at.totals.memory_streamed,
         });
         for (home, &accesses) in at.totals.by_home.iter().enumerate().filter(|&(_, &accesses)| accesses > 0) {
             by_home.push(HomeCounterRow {

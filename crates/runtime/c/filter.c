@@ -259,7 +259,12 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
             latency = np_sim.l2_cycles;
         }
     } else {
+        uint64_t before = slot->memory_accesses;
         latency = private_miss(slot, address, bits, entry, place, set, ways.empty, caller);
+        if (slot->memory_accesses != before) {
+            slot->memory_cycles += (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
+            slot->memory_streamed += streamed;
+        }
     }
     uint64_t stall = (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
     __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + stall, __ATOMIC_RELAXED);

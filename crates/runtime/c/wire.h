@@ -188,10 +188,11 @@ struct np_slot {
     uint64_t memory_writes;               /* of memory_accesses, stores */
     uint64_t next_counters;               /* clock of the next NP_REC_COUNTERS */
     uint64_t wait_cycles;                 /* clock spent waiting for other threads */
-    uint64_t reserved1;
+    uint64_t memory_cycles;               /* clock charged for memory_accesses, at idle latencies, streams at their share */
     uint64_t by_home[NP_MAX_NODES];       /* memory_accesses by home node */
     uint64_t by_home_written[NP_MAX_NODES]; /* values in the last NP_REC_COUNTERS */
-    uint8_t scratch[1024];                /* private to the runtime's parts, see np.h */
+    uint64_t memory_streamed;             /* of memory_accesses, continued a stream that the hardware prefetches; counted like l2_lookups */
+    uint8_t scratch[1016];                /* private to the runtime's parts, see np.h */
 };
 
 /* ---- records ----
@@ -238,7 +239,7 @@ enum np_record {
                                 record's clock) */
     NP_REC_COUNTERS = 20,    /* value thread index; word 2 accesses; 3 l2_lookups; 4 l3_lookups; 5 memory_accesses; 6 cache_transfers; 7
                              memory_writes; 8 wait_cycles; 9 node count n;
-                                then n words: memory accesses by home. All are totals since thread start */
+                                then n words: memory accesses by home; then memory_cycles; memory_streamed. All are totals since thread start */
     NP_REC_LOST = 21,        /* value count; word 2: np_loss */
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */
     NP_REC_MARK = 23,        /* value byte count; text follows: a mark that the program set (phase names) */

@@ -152,6 +152,10 @@ fn a_working_set_that_fits_misses_once_per_line() {
     about(outcome.number("total", "accesses"), 101_000);
     about(outcome.number("total", "memory"), 1000);
     about(outcome.nodes("home", None)[0], 1000);
+    // They were read line by line: all but a stream's first lines come at an eighth of the local latency of 230 cycles.
+    let (memory, streamed) = (outcome.number("total", "memory"), outcome.number("total", "streamed"));
+    assert!(streamed + SLACK >= 1000 && streamed < memory, "{streamed} of {memory}");
+    assert_eq!(outcome.number("total", "cycles"), (memory - streamed) * 230 + streamed * (230 / 8));
 }
 
 /// Independent uniform accesses to W lines hit a full cache of C lines with probability C / W, whatever is replaced.
@@ -172,6 +176,9 @@ fn uniform_accesses_hit_in_proportion_to_the_capacity() {
         // 2.3 MB of lines fit the L3 of 6 MiB, but for crowded sets: memory is asked about once per line.
         let memory = outcome.number("total", "memory") as f64;
         assert!(memory >= cold && memory < cold * 1.2, "seed {seed}: {memory} memory accesses for {cold} lines");
+        let streamed = outcome.number("total", "streamed");
+        assert!((streamed as f64) < memory * 0.02, "seed {seed}: {streamed} of {memory} look like streams");
+        assert_eq!(outcome.number("total", "cycles"), (memory as u64 - streamed) * 230 + streamed * (230 / 8));
     }
 }
 

@@ -350,6 +350,10 @@ impl Slot<'_> {
         memory_writes: counts.atomic64 -> u64;
         /// Clock spent waiting for other threads.
         wait_cycles: counts.atomic64 -> u64;
+        /// Clock charged for memory accesses; scaled already.
+        memory_cycles: counts.atomic64 -> u64;
+        /// Of the memory accesses, those of prefetched streams.
+        memory_streamed: counts.atomic64 -> u64;
     }
 
     /// Memory accesses whose home is `node`.

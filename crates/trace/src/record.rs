@@ -107,6 +107,10 @@ pub struct Counters {
     pub wait_cycles: u64,
     /// `memory_accesses` by home node.
     pub by_home: Vec<u64>,
+    /// Program time charged for `memory_accesses` at idle latencies, prefetched ones at their share, in cycles; `None` in traces before format 1.1.
+    pub memory_cycles: Option<u64>,
+    /// Of `memory_accesses`, those that continued a stream that the hardware prefetches; `None` in traces before format 1.1.
+    pub memory_streamed: Option<u64>,
 }
 
 /// What happened.

@@ -256,6 +256,16 @@ fn the_golden_tables_are_read() {
     assert_eq!(reader.read::<AccessColumns>().unwrap(), accesses);
     assert_eq!(reader.read::<ObjectColumns>().unwrap(), objects);
     assert_eq!(reader.read::<MarkColumns>().unwrap(), marks);
+    // Its counters are of 1.0, which had two columns less.
+    assert_eq!(reader.read::<CounterColumns>().unwrap(), CounterColumns::default());
+}
+
+#[test]
+fn a_column_that_an_older_file_lacks_reads_as_nulls_if_it_may_be_null() {
+    let column = |name| CounterColumns::COLUMNS.iter().position(|column| column.name == name).unwrap();
+    let mut counters = CounterColumns::default();
+    assert!(counters.fill_column(column("memory_cycles"), 3) && !counters.fill_column(column("wait_cycles"), 3));
+    assert_eq!((counters.memory_cycles, counters.wait_cycles), (vec![None; 3], Vec::new()));
 }
 
 /// docs/trace-format.md must name every table and every column in its table's section, with its unit.

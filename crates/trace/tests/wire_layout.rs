@@ -135,9 +135,10 @@ fn offsets() -> Vec<(String, u64)> {
             memory_writes,
             next_counters,
             wait_cycles,
-            reserved1,
+            memory_cycles,
             by_home,
             by_home_written,
+            memory_streamed,
             scratch,
         ]
     );

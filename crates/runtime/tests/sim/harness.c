@@ -102,6 +102,8 @@ static void take_access(const uint64_t *w) {
            w[0] >> 16, w[2] >> 16, weight, home, w[4] >> 16 & 0xffff);
 }
 
+static uint64_t counted_cycles, counted_streamed;
+
 static void take_counters(const uint64_t *w, bool print) {
     if (!print) return;
     printf("thread %" PRIu64 " accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64
@@ -109,6 +111,8 @@ static void take_counters(const uint64_t *w, bool print) {
            w[0] >> 16, w[2], w[3], w[4], w[5], w[6], w[7], w[10], w[11], w[12], w[13]);
     for (int i = 2; i < 9; i++) counted[i] += w[i];
     for (int i = 0; i < 4; i++) counted_home[i] += w[10 + i];
+    counted_cycles += w[14];
+    counted_streamed += w[15];
 }
 
 /* The last counters of each slot's current thread: printed when the thread ends. */
@@ -121,7 +125,7 @@ static void take(uint32_t index, const uint64_t *w) {
     case NP_REC_ACCESS: take_access(w); break;
     case NP_REC_CPU: cpu_changes++; break;
     case NP_REC_COUNTERS:
-        memcpy(last_counters[index], w, 14 * 8);
+        memcpy(last_counters[index], w, 16 * 8);
         has_counters[index] = true;
         break;
     case NP_REC_PLACE:
@@ -190,8 +194,9 @@ int main(int argc, char **argv) {
     for (int rounds = 0; rounds < 20 && (drain() || rounds < 3); rounds++) usleep(1000);
     for (uint32_t index = 0; index < SLOTS; index++)
         if (has_counters[index]) take_counters(last_counters[index], true);
-    printf("total accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 "\n",
-           counted[2], counted[3], counted[4], counted[5], counted[6], counted[7]);
+    printf("total accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 " cycles %" PRIu64
+           " streamed %" PRIu64 "\n",
+           counted[2], counted[3], counted[4], counted[5], counted[6], counted[7], counted_cycles, counted_streamed);
     printf("home %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", counted_home[0], counted_home[1], counted_home[2], counted_home[3]);
     printf("samples %" PRIu64 " weight %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " written %" PRIu64 " peer %" PRIu64 "\n",
            samples, weights[0], weights[1], weights[2], weights[3], weights_written, weights_peer);

@@ -89,6 +89,7 @@ impl Accounting {
             u64::from(self.nodes),
         ];
         counts.extend((0..self.nodes as usize).map(|node| scaled(slot.by_home(node))));
+        counts.extend([slot.memory_cycles(), scaled(slot.memory_streamed())]);
         counts
     }
 }

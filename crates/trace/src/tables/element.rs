@@ -69,6 +69,8 @@ pub trait Element: Sized + Clone {
     /// # Errors
     /// On values outside the type, and on what Parquet reports.
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Self>) -> Result<(), ReadFault>;
+    /// What stands for a value that was not recorded; `None` where the type has nothing for that.
+    fn unknown() -> Option<Self>;
 }
 
 /// A value as Parquet stores it.
@@ -157,6 +159,10 @@ impl<T: Stored> Element for T {
     const TYPE: ColumnType = <T as Stored>::TYPE;
     const NULLABLE: bool = false;
 
+    fn unknown() -> Option<T> {
+        None
+    }
+
     fn write(values: &[T], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
         let writer = out.0.typed::<T::Physical>();
         let mut stored = Vec::with_capacity(BATCH.min(values.len()));
@@ -191,6 +197,10 @@ impl<T: Stored> Element for T {
 impl<T: Stored> Element for Option<T> {
     const TYPE: ColumnType = <T as Stored>::TYPE;
     const NULLABLE: bool = true;
+
+    fn unknown() -> Option<Option<T>> {
+        Some(None)
+    }
 
     fn write(values: &[Option<T>], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
         let writer = out.0.typed::<T::Physical>();

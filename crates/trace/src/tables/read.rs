@@ -83,8 +83,8 @@ impl TraceReader {
 pub struct TableReader<T> {
     path: PathBuf,
     reader: SerializedFileReader<File>,
-    /// For each of our columns, its position in the file.
-    positions: Vec<usize>,
+    /// For each of our columns, its position in the file; `None` for one that came later than the file, and may be null.
+    positions: Vec<Option<usize>>,
     next: usize,
     rows: u64,
     strings: Strings,
@@ -92,10 +92,11 @@ pub struct TableReader<T> {
 }
 
 impl<T: Table> TableReader<T> {
-    /// Opens a file without looking at any `meta.json`. Columns that the table does not know are passed over.
+    /// Opens a file without looking at any `meta.json`. Columns that the table does not know are passed over; one that may be
+    /// null and is not there (an older file) reads as nulls.
     ///
     /// # Errors
-    /// If it is not Parquet, or lacks a column.
+    /// If it is not Parquet, or lacks a column that cannot be null.
     pub fn open(path: &Path) -> Result<TableReader<T>, TableError> {
         let file = File::open(path).map_err(TableError::io("open", path))?;
         let damaged = |why: String| TableError::Damaged { path: path.to_path_buf(), why };
@@ -105,6 +106,10 @@ impl<T: Table> TableReader<T> {
         for wanted in T::COLUMNS {
             let bad = |why: &str| TableError::Column { path: path.to_path_buf(), column: wanted.name, why: why.into() };
             let position = schema.columns().iter().position(|column| column.path().parts() == [wanted.name]);
+            if position.is_none() && wanted.nullable {
+                positions.push(None);
+                continue;
+            }
             let position = position.ok_or_else(|| bad("is missing"))?;
             let column = schema.column(position);
             let nullable = match column.self_type().get_basic_info().repetition() {
@@ -114,7 +119,7 @@ impl<T: Table> TableReader<T> {
             if column.physical_type() != wanted.physical() || nullable != wanted.nullable {
                 return Err(bad("has another type"));
             }
-            positions.push(position);
+            positions.push(Some(position));
         }
         let rows = reader.metadata().file_metadata().num_rows().max(0) as u64;
         Ok(TableReader {
@@ -167,7 +172,10 @@ impl<T: Table> TableReader<T> {
             return Err(damaged(format!("row group {} claims {rows} rows", self.next)));
         }
         for (index, column) in T::COLUMNS.iter().enumerate() {
-            let position = self.positions[index];
+            let Some(position) = self.positions[index] else {
+                columns.fill_column(index, rows);
+                continue;
+            };
             read_column(&*group, position, rows, &mut self.strings, index, columns).map_err(|fault| match fault {
                 ReadFault::Parquet(error) => damaged(format!("column `{}`: {error}", column.name)),
                 ReadFault::Value(why) => TableError::Column { path: self.path.clone(), column: column.name, why },

@@ -33,6 +33,8 @@ pub trait Table: Default + Send {
     /// # Errors
     /// On values outside the column's type, and on what Parquet reports.
     fn read_column(&mut self, column: usize, input: &mut ColumnInput<'_>) -> Result<(), ReadFault>;
+    /// Appends nulls for a column that an older file lacks; false for one that cannot be null.
+    fn fill_column(&mut self, column: usize, rows: usize) -> bool;
     /// Whether all columns have the same length.
     fn is_even(&self) -> bool;
 }
@@ -123,6 +125,20 @@ macro_rules! table {
                 )*
                 debug_assert!(index <= column);
                 Ok(())
+            }
+
+            fn fill_column(&mut self, column: usize, rows: usize) -> bool {
+                let mut index = 0;
+                $(
+                    if column == index {
+                        let Some(unknown) = <$type as Element>::unknown() else { return false };
+                        self.$field.resize(self.$field.len() + rows, unknown);
+                        return true;
+                    }
+                    index += 1;
+                )*
+                debug_assert!(index <= column);
+                false
             }
 
             fn is_even(&self) -> bool {
@@ -402,6 +418,10 @@ table! {
         memory_writes: u64, "accesses", Delta;
         /// Program time spent waiting.
         wait_cycles: u64, "cycles", Delta;
+        /// Program time charged for `memory_accesses` at idle latencies (since 1.1).
+        memory_cycles: Option<u64>, "cycles", Delta;
+        /// Of `memory_accesses`, those that continued a stream that the hardware prefetches (since 1.1).
+        memory_streamed: Option<u64>, "accesses", Delta;
     }
 }
 

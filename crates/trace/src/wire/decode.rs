@@ -304,6 +304,8 @@ fn counters(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
     if nodes > MAX_NODES as u64 {
         return Err(bad(found, "node count", nodes));
     }
+    // Appended in format 1.1.
+    let later = Some(80 + nodes as usize * 8).filter(|at| record.len() >= at + 16);
     Ok(Event::Counters(Counters {
         accesses: word(record, 16),
         l2_lookups: word(record, 24),
@@ -313,5 +315,7 @@ fn counters(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
         memory_writes: word(record, 56),
         wait_cycles: word(record, 64),
         by_home: (0..nodes as usize).map(|node| word(record, 80 + node * 8)).collect(),
+        memory_cycles: later.map(|at| word(record, at)),
+        memory_streamed: later.map(|at| word(record, at + 8)),
     }))
 }

@@ -234,6 +234,10 @@ impl Encoder {
             counters.by_home.len() as u64,
         ]);
         self.words.extend(&counters.by_home);
+        // Both or none: the record's length tells which.
+        if let (Some(cycles), Some(streamed)) = (counters.memory_cycles, counters.memory_streamed) {
+            self.words.extend([cycles, streamed]);
+        }
         (REC_COUNTERS, 0)
     }
 }

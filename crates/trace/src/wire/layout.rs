@@ -189,10 +189,11 @@ pub struct SlotCounts {
     pub memory_writes: u64,
     pub next_counters: u64,
     pub wait_cycles: u64,
-    pub reserved1: u64,
+    pub memory_cycles: u64,
     pub by_home: [u64; MAX_NODES],
     pub by_home_written: [u64; MAX_NODES],
-    pub scratch: [u8; 1024],
+    pub memory_streamed: u64,
+    pub scratch: [u8; 1016],
 }
 
 /// `struct np_slot`: the head of each slot. The recorder reads it while the program writes it: go through atomics or

@@ -141,7 +141,8 @@ fn life_event() -> impl Strategy<Value = Event> {
 }
 
 fn other_event() -> impl Strategy<Value = Event> {
-    let counts = (any::<[u64; 7]>(), proptest::collection::vec(any::<u64>(), 0..65));
+    let counts =
+        (any::<[u64; 7]>(), proptest::option::of(any::<(u64, u64)>()), proptest::collection::vec(any::<u64>(), 0..65));
     prop_oneof![
         (0..1024u32, node()).prop_map(|(cpu, node)| Event::Cpu { cpu: CpuId(cpu), node }),
         (0..17u32, 0..1u64 << 48, 0..1u64 << 40).prop_map(|(kind, object, began)| Event::Sync {
@@ -149,7 +150,7 @@ fn other_event() -> impl Strategy<Value = Event> {
             object,
             began: TimeNs(began)
         }),
-        counts.prop_map(|(totals, by_home)| Event::Counters(Counters {
+        counts.prop_map(|(totals, later, by_home)| Event::Counters(Counters {
             accesses: totals[0],
             l2_lookups: totals[1],
             l3_lookups: totals[2],
@@ -158,6 +159,8 @@ fn other_event() -> impl Strategy<Value = Event> {
             memory_writes: totals[5],
             wait_cycles: totals[6],
             by_home,
+            memory_cycles: later.map(|later| later.0),
+            memory_streamed: later.map(|later| later.1),
         })),
         (0..1u64 << 48, any::<u32>()).prop_map(|(count, cause)| Event::Lost { count, cause }),
         text().prop_map(|text| Event::Mark { text }),
