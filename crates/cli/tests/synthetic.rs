@@ -1,0 +1,27 @@
+//! The text and JSON reports of every kind of synthetic trace: the empty one, the huge thread counts, the names that nobody would wish.
+
+mod common;
+
+use common::{report_json, scratch};
+use numapilot_fixtures::{Kind, Size, write};
+
+#[test]
+fn every_kind_of_trace_can_be_reported() {
+    let folder = scratch();
+    for kind in Kind::ALL {
+        let own = kind.size();
+        let size = Size { accesses: own.accesses.min(20_000), objects: own.objects.min(6000), ..own };
+        let trace = folder.path().join(format!("{}.numatrace", kind.word()));
+        write(kind, &size, &trace).expect("the trace is written");
+        let path = trace.to_str().expect("UTF-8");
+        let everything = ["--functions", "--stacks", "--threads", "--matrix", "--instances"];
+        let ran = common::run(&[&["report", path][..], &everything].concat()).succeeded();
+        let name = kind.word();
+        assert!(ran.stdout.contains("synthetic data"), "{name}: {}", ran.stdout);
+        let is_unsafe = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}');
+        assert!(!ran.stdout.contains(is_unsafe), "{name}: control characters reach the terminal");
+        let json = report_json(&trace, &["-n", "3"]);
+        assert_eq!(json["headline"]["totals"]["samples"], size.accesses, "{name}");
+        assert_eq!(json["limits"].as_array().is_some_and(|limits| limits.len() > 8), kind == Kind::Losses, "{name}");
+    }
+}
