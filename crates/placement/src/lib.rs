@@ -2,14 +2,32 @@
 //!
 //! A policy sees an [`Observation`] and answers with [`Action`]s. It knows nothing of kernels, files or simulators, so that the same code
 //! drives the simulated machine and a real one. Whoever runs it (the *environment*) says exactly what happened to each
-//! action in the next observation's [`Outcome`]s.
+//! action in the next observation's [`Outcome`]s. [`policy_by_name`] makes one; `docs/policies.md` says what each does and how to write
+//! another.
 //!
 //! Nodes are dense indexes into [`numapilot_machine::Machine::nodes`] everywhere in this crate.
 
 mod action;
+mod carrefour;
+mod error;
+mod fixed;
+#[cfg(test)]
+mod fixtures;
+mod kernel_balancing;
+mod metrics;
+mod nodes;
 mod observation;
+mod options;
+mod page_use;
 mod policy;
+mod random;
+mod registry;
+mod replication;
 
 pub use action::{Action, Allocation, Outcome, Refusal};
+pub use error::PlacementError;
+pub use metrics::{Deviation, Traffic};
 pub use observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
+pub use options::OptionInfo;
 pub use policy::{Policy, Wishes};
+pub use registry::{PolicyInfo, policies, policy_by_name};

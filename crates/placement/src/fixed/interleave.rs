@@ -1,0 +1,46 @@
+//! `interleave`: new pages round robin over all nodes with memory (`MPOL_INTERLEAVE`), or over some of them.
+
+use super::{NOTHING, chosen_nodes};
+use crate::action::{Action, Allocation};
+use crate::error::PlacementError;
+use crate::nodes::NodeFacts;
+use crate::observation::Observation;
+use crate::options::{OptionInfo, Options};
+use crate::policy::{Policy, Wishes};
+
+/// See the module.
+pub(crate) struct Interleave {
+    nodes: Vec<usize>,
+}
+
+impl Interleave {
+    /// What it can be told.
+    pub const OPTIONS: &[OptionInfo] = &[OptionInfo::new(
+        "nodes",
+        "all",
+        "nodes to spread over, by number, such as 0-1/3; all: every node with memory",
+    )];
+
+    /// Reads the options.
+    pub fn new(options: &Options, facts: &NodeFacts) -> Result<Self, PlacementError> {
+        Ok(Self { nodes: chosen_nodes(options, facts)? })
+    }
+}
+
+impl Policy for Interleave {
+    fn name(&self) -> &str {
+        "interleave"
+    }
+
+    fn initial_allocation(&self) -> Allocation {
+        Allocation::Interleave(self.nodes.clone())
+    }
+
+    fn wishes(&self) -> Wishes {
+        NOTHING
+    }
+
+    fn decide(&mut self, _: &Observation) -> Vec<Action> {
+        Vec::new()
+    }
+}

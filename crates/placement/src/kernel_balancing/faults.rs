@@ -1,0 +1,178 @@
+//! Fault statistics of tasks and groups: where the memory is, where the faults come from, decaying by half with every pass.
+
+use super::{ACTIVE_NODE_FRACTION, KernelBalancing};
+
+/// Faults by node, shared first and private second, as the kernel orders them.
+type ByNode = Vec<[i64; 2]>;
+
+/// Decayed faults and those since the last pass (`numa_faults`: `NUMA_MEM`, `NUMA_CPU`, and their buffers).
+#[derive(Clone, Debug)]
+pub(crate) struct FaultTable {
+    memory: ByNode,
+    cpu: ByNode,
+    memory_new: ByNode,
+    cpu_new: ByNode,
+    /// Sum of `memory`.
+    pub total: i64,
+}
+
+/// Tasks that share memory (`numa_group`).
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Decayed faults of its tasks.
+    pub faults: FaultTable,
+    /// How many tasks.
+    pub tasks: u64,
+    /// Nodes from which it faults often.
+    pub active_nodes: usize,
+    max_faults_cpu: i64,
+}
+
+impl FaultTable {
+    pub fn new(nodes: usize) -> Self {
+        let empty = || vec![[0; 2]; nodes];
+        Self { memory: empty(), cpu: empty(), memory_new: empty(), cpu_new: empty(), total: 0 }
+    }
+
+    /// Counts one fault.
+    pub fn count(&mut self, home: usize, from: usize, is_private: bool, pages: i64) {
+        self.memory_new[home][usize::from(is_private)] += pages;
+        self.cpu_new[from][usize::from(is_private)] += pages;
+    }
+
+    /// Decayed faults on memory of a node.
+    pub fn memory(&self, node: usize) -> i64 {
+        self.memory[node].iter().sum()
+    }
+
+    /// Decayed faults from a node, weighted by run time.
+    pub fn cpu(&self, node: usize) -> i64 {
+        self.cpu[node].iter().sum()
+    }
+
+    /// Decayed faults, shared and private.
+    pub fn by_kind(&self) -> [u64; 2] {
+        let sum = |kind: usize| self.memory.iter().map(|f| f[kind].max(0) as u64).sum();
+        [sum(0), sum(1)]
+    }
+
+    /// Adds the decayed faults of another.
+    pub fn add(&mut self, other: &Self) {
+        self.accumulate(other, 1);
+    }
+
+    /// Takes the decayed faults of another off.
+    pub fn subtract(&mut self, other: &Self) {
+        self.accumulate(other, -1);
+    }
+
+    fn accumulate(&mut self, other: &Self, sign: i64) {
+        for (mine, theirs) in [(&mut self.memory, &other.memory), (&mut self.cpu, &other.cpu)] {
+            for (m, t) in mine.iter_mut().flatten().zip(theirs.iter().flatten()) {
+                *m += sign * t;
+            }
+        }
+        self.total += sign * other.total;
+    }
+
+    /// Folds the faults since the last pass into the decayed ones; returns them, shared and private. `run_share` is the share of the time in which
+    /// the task ran: tasks that run little weigh little.
+    fn decay(&mut self, run_share: f64, all_faults: i64) -> [i64; 2] {
+        let mut kinds = [0; 2];
+        for node in 0..self.memory.len() {
+            for (kind, faults) in kinds.iter_mut().enumerate() {
+                let fresh = std::mem::take(&mut self.memory_new[node][kind]);
+                let change = fresh - self.memory[node][kind] / 2;
+                *faults += fresh;
+                self.memory[node][kind] += change;
+                self.total += change;
+                let fresh_cpu = std::mem::take(&mut self.cpu_new[node][kind]);
+                // Fixed point with 16 bits, as in the kernel.
+                let weight = (run_share * 65_536.0 * fresh_cpu as f64 / (all_faults + 1) as f64) as i64;
+                self.cpu[node][kind] += weight - self.cpu[node][kind] / 2;
+            }
+        }
+        kinds
+    }
+}
+
+impl Group {
+    /// A group of one task.
+    pub fn of(faults: FaultTable) -> Self {
+        Self { faults, tasks: 1, active_nodes: 1, max_faults_cpu: 0 }
+    }
+
+    fn count_active_nodes(&mut self) {
+        let nodes = self.faults.cpu.len();
+        self.max_faults_cpu = (0..nodes).map(|n| self.faults.cpu(n)).max().unwrap_or(0);
+        self.active_nodes = (0..nodes).filter(|&n| is_active_node(self, n)).count();
+    }
+}
+
+/// Whether a group faults often from a node (`numa_is_active_node`).
+pub(crate) fn is_active_node(group: &Group, node: usize) -> bool {
+    group.faults.cpu(node) * ACTIVE_NODE_FRACTION > group.max_faults_cpu
+}
+
+impl KernelBalancing {
+    /// After a pass of its process: decays a task's faults, chooses its preferred node, adapts its scan period (`task_numa_placement`).
+    pub(super) fn place_task(&mut self, thread: u32, now_ns: u64) {
+        let Some(passes) = self.tasks.get(&thread).and_then(|t| self.processes.get(&t.process)).map(|p| p.passes)
+        else {
+            return;
+        };
+        let Some(task) = self.tasks.get_mut(&thread).filter(|task| task.passes != passes) else { return };
+        task.passes = passes;
+        let run_share = match task.placed {
+            Some((time, runtime)) => (task.runtime_ns - runtime) as f64 / (now_ns.saturating_sub(time) + 1) as f64,
+            None => task.load,
+        };
+        task.placed = Some((now_ns, task.runtime_ns));
+        let before = task.faults.clone();
+        let kinds = task.faults.decay(run_share.min(1.0), task.locality[0] + task.locality[1]);
+        let (after, group_id) = (task.faults.clone(), task.group);
+        if let Some(group) = group_id.and_then(|id| self.groups.get_mut(&id)) {
+            group.faults.subtract(&before);
+            group.faults.add(&after);
+            group.count_active_nodes();
+        }
+        let group = group_id.and_then(|id| self.groups.get(&id));
+        let table = group.map_or(&after, |g| &g.faults);
+        let preferred = self.preferred_node(table, group.is_some());
+        let max_ms = self.tasks.get(&thread).map(|task| self.period_max_ms(task));
+        if let Some(task) = self.tasks.get_mut(&thread) {
+            task.preferred = preferred.or(task.preferred);
+            task.period_max_ms = max_ms.unwrap_or(task.period_max_ms);
+        }
+        self.adapt_period(thread, kinds, now_ns);
+    }
+
+    /// The node with most faults; for a group on a mesh, faults on near nodes count in part (`preferred_group_nid`). `None` without faults.
+    fn preferred_node(&self, table: &FaultTable, is_group: bool) -> Option<usize> {
+        let score = |node: usize| if is_group { self.score(table, node) } else { table.memory(node) };
+        let mut best: Option<(usize, i64)> = None;
+        for node in 0..self.facts.count() {
+            let score = score(node);
+            if score > best.map_or(0, |(_, s)| s) {
+                best = Some((node, score));
+            }
+        }
+        best.map(|(node, _)| node)
+    }
+
+    /// Faults on a node's memory, and on a machine whose nodes are not all equally far also those of nearer nodes, the less the farther (`score_nearby_nodes`).
+    pub(super) fn score(&self, table: &FaultTable, node: usize) -> i64 {
+        let farthest = self.facts.distance.iter().flatten().copied().max().unwrap_or(10);
+        let is_direct = (0..self.facts.count())
+            .all(|a| (0..self.facts.count()).all(|b| a == b || self.facts.distance[a][b] == farthest));
+        let mut score = table.memory(node);
+        if is_direct || farthest <= 10 {
+            return score;
+        }
+        for near in (0..self.facts.count()).filter(|&n| n != node) {
+            let distance = self.facts.distance[node][near];
+            score += table.memory(near) * i64::from(farthest - distance) / i64::from(farthest - 10);
+        }
+        score
+    }
+}

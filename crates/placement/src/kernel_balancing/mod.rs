@@ -1,0 +1,382 @@
+//! `kernel-balancing`: a model of Linux NUMA balancing (`kernel/sched/fair.c`, `mm/mempolicy.c`, mode `NUMA_BALANCING_NORMAL`), with the
+//! kernel's constants and rules, driven by [`Action::Unmap`] and the hint faults that come of it.
+//!
+//! What differs from the kernel, and why, is in `docs/policies.md`: decisions fall every `step-ms` and not inside the fault; one unit of load per running
+//! thread stands for the scheduler's averages; memory tiering and the per-area scan filter of Linux 6.x are left out.
+
+mod faults;
+mod place;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::action::{Action, Refusal};
+use crate::error::PlacementError;
+use crate::nodes::NodeFacts;
+use crate::observation::{HintFault, Observation, PageKey, PageSize};
+use crate::options::{OptionInfo, Options};
+use crate::policy::{Policy, Wishes};
+use faults::{FaultTable, Group, is_active_node};
+use place::NodeLoads;
+use scan::ScanLimits;
+
+/// A node that causes more than this fraction of the faults of the most active one counts as active (`ACTIVE_NODE_FRACTION`).
+const ACTIVE_NODE_FRACTION: i64 = 3;
+/// A task's first scans may move pages on the first fault (`should_numa_migrate_memory`).
+const EARLY_SCANS: u64 = 4;
+/// Longest time in nanoseconds between tries to move a task to its preferred node (`numa_migrate_preferred`: `HZ`, one second).
+const RETRY_NS: u64 = 1_000_000_000;
+/// Two scheduler ticks in nanoseconds, at 250 per second: what keeps one task from doing all scans of its process.
+const TWO_TICKS_NS: u64 = 8_000_000;
+
+/// See the module.
+pub(crate) struct KernelBalancing {
+    facts: NodeFacts,
+    limits: ScanLimits,
+    step_ns: u64,
+    move_threads: bool,
+    processes: BTreeMap<u32, Process>,
+    tasks: BTreeMap<u32, Task>,
+    groups: BTreeMap<u32, Group>,
+    /// Who last faulted on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
+    last_fault: HashMap<PageKey, (u32, usize)>,
+    /// Tasks that caused the moves of pages ordered last, in order, to charge failures to.
+    pending: Vec<(PageKey, u32)>,
+    explanation: String,
+}
+
+/// What the kernel keeps in `mm_struct`.
+#[derive(Clone, Debug, Default)]
+struct Process {
+    next_scan_ns: u64,
+    /// Next page to scan, over 4,096.
+    offset: u64,
+    /// Completed passes over the address space (`numa_scan_seq`).
+    passes: u64,
+    /// Mapped pages of 4 KiB, taken for the resident ones.
+    resident: u64,
+}
+
+/// What the kernel keeps in `task_struct`.
+#[derive(Clone, Debug)]
+struct Task {
+    process: u32,
+    node: usize,
+    /// Share of the time in which it runs.
+    load: f64,
+    runtime_ns: u64,
+    /// Runtime at which the next scan falls due, less the period (`node_stamp`).
+    stamp_ns: u64,
+    period_ms: u64,
+    period_max_ms: u64,
+    passes: u64,
+    faults: FaultTable,
+    /// Remote, local and failed faults since the period was adapted (`numa_faults_locality`).
+    locality: [i64; 3],
+    preferred: Option<usize>,
+    group: Option<u32>,
+    retry_ns: u64,
+    /// Time and runtime of the last placement.
+    placed: Option<(u64, u64)>,
+}
+
+impl KernelBalancing {
+    /// What it can be told.
+    pub const OPTIONS: &[OptionInfo] = &[
+        OptionInfo::new(
+            "scan-delay-ms",
+            "1000",
+            "milliseconds before a process is first scanned (numa_balancing/scan_delay_ms)",
+        ),
+        OptionInfo::new(
+            "scan-period-min-ms",
+            "1000",
+            "shortest time to scan a task's memory once, milliseconds (scan_period_min_ms)",
+        ),
+        OptionInfo::new("scan-period-max-ms", "60000", "longest (scan_period_max_ms)"),
+        OptionInfo::new("scan-size-mb", "256", "MiB unmapped in one scan (scan_size_mb)"),
+        OptionInfo::new("move-threads", "on", "whether threads are moved to their memory"),
+        OptionInfo::new(
+            "step-ms",
+            "100",
+            "milliseconds between decisions; the kernel decides in each fault, and scans at most every 100 ms",
+        ),
+    ];
+
+    /// Reads the options.
+    pub fn new(options: &Options, facts: NodeFacts) -> Result<Self, PlacementError> {
+        let limits = ScanLimits {
+            delay_ms: options.whole("scan-delay-ms", 0, 3_600_000)?,
+            period_min_ms: options.whole("scan-period-min-ms", 1, 3_600_000)?,
+            period_max_ms: options.whole("scan-period-max-ms", 1, 3_600_000)?,
+            size_mb: options.whole("scan-size-mb", 1, 1 << 20)?,
+        };
+        if limits.period_max_ms < limits.period_min_ms {
+            let what = format!("{} is below scan-period-min-ms, {}", limits.period_max_ms, limits.period_min_ms);
+            return Err(options.bad("scan-period-max-ms", what, "give at least that".to_owned()));
+        }
+        Ok(Self {
+            facts,
+            limits,
+            step_ns: options.whole("step-ms", 1, 60_000)? * 1_000_000,
+            move_threads: options.flag("move-threads")?,
+            processes: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            last_fault: HashMap::new(),
+            pending: Vec::new(),
+            explanation: String::new(),
+        })
+    }
+
+    /// Takes in who lives, where, and for how long it ran.
+    fn update_tasks(&mut self, seen: &Observation) {
+        let start_ns = seen.now_ns.saturating_sub(seen.elapsed_ns);
+        let nodes = self.facts.count();
+        for thread in seen.threads.iter().filter(|t| t.node < nodes) {
+            let is_first = !self.processes.contains_key(&thread.process);
+            let process = self.processes.entry(thread.process).or_insert_with(|| Process {
+                next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
+                ..Process::default()
+            });
+            let task = self.tasks.entry(thread.thread).or_insert_with(|| Task {
+                process: thread.process,
+                node: thread.node,
+                load: 0.0,
+                runtime_ns: 0,
+                // A process's first task starts scanning after the delay, later ones soon: another task's scans serve them.
+                stamp_ns: if is_first { 0 } else { TWO_TICKS_NS },
+                period_ms: self.limits.delay_ms,
+                period_max_ms: self.limits.period_max_ms,
+                passes: process.passes,
+                faults: FaultTable::new(nodes),
+                locality: [0; 3],
+                preferred: None,
+                group: None,
+                retry_ns: 0,
+                placed: None,
+            });
+            let busy_ns = if thread.busy_ns.is_finite() { thread.busy_ns.max(0.0) } else { 0.0 };
+            task.runtime_ns += busy_ns as u64;
+            task.load = (busy_ns / seen.elapsed_ns.max(1) as f64).min(1.0);
+            if task.node != thread.node {
+                let from = task.node;
+                task.node = thread.node;
+                self.restart_period(thread.thread, from, thread.node);
+            }
+        }
+        self.forget(seen);
+        for (process, state) in &mut self.processes {
+            state.resident = seen.mapped.iter().filter(|(p, ..)| p == process).map(|(_, _, pages)| pages).sum();
+        }
+    }
+
+    /// Drops what belonged to ended tasks and processes.
+    fn forget(&mut self, seen: &Observation) {
+        let alive: BTreeSet<u32> = seen.threads.iter().map(|t| t.thread).collect();
+        let ended: Vec<u32> = self.tasks.keys().filter(|t| !alive.contains(t)).copied().collect();
+        for thread in ended {
+            if let Some(task) = self.tasks.remove(&thread) {
+                self.leave_group(&task);
+            }
+        }
+        let living: BTreeSet<u32> = self.tasks.values().map(|t| t.process).collect();
+        if self.processes.len() > living.len() {
+            self.processes.retain(|process, _| living.contains(process));
+            self.last_fault.retain(|page, _| living.contains(&page.process));
+        }
+    }
+
+    fn leave_group(&mut self, task: &Task) {
+        let Some(id) = task.group else { return };
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.faults.subtract(&task.faults);
+        group.tasks -= 1;
+        if group.tasks == 0 {
+            self.groups.remove(&id);
+        }
+    }
+
+    /// A task that comes to another node may have to look again (`update_scan_period`).
+    fn restart_period(&mut self, thread: u32, from: usize, to: usize) {
+        let Some(task) = self.tasks.get(&thread) else { return };
+        let settled = Some(to) == task.preferred || task.preferred.is_some_and(|preferred| preferred != from);
+        if task.passes > 0 && settled {
+            return;
+        }
+        let start = self.period_start_ms(task);
+        if let Some(task) = self.tasks.get_mut(&thread) {
+            task.period_ms = start;
+        }
+    }
+
+    /// Charges moves that failed to the tasks whose faults ordered them: failures slow scanning down.
+    fn charge_failures(&mut self, seen: &Observation) {
+        let mut pending = std::mem::take(&mut self.pending).into_iter();
+        for outcome in &seen.outcomes {
+            let Action::Migrate { page, .. } = outcome.action else { continue };
+            let Some((_, thread)) = pending.by_ref().find(|(ordered, _)| *ordered == page) else { break };
+            let has_failed = matches!(outcome.result, Err(Refusal::NoRoom | Refusal::Busy));
+            if let Some(task) = self.tasks.get_mut(&thread).filter(|_| has_failed) {
+                task.locality[2] += pages_of(page);
+            }
+        }
+    }
+
+    /// One hint fault (`do_numa_page`): whether the page moves, and what is learnt. May order moves of threads.
+    fn fault(&mut self, fault: &HintFault, actions: &mut Vec<Action>) {
+        if fault.from >= self.facts.count()
+            || fault.home >= self.facts.count()
+            || !self.tasks.contains_key(&fault.thread)
+        {
+            return;
+        }
+        let last = self.last_fault.insert(fault.page, (fault.thread, fault.from));
+        let goes = self.page_may_move(fault, last) && fault.home != fault.from;
+        if goes {
+            actions.push(Action::Migrate { page: fault.page, to: fault.from });
+            self.pending.push((fault.page, fault.thread));
+        }
+        let is_private = match last {
+            None => true,
+            Some((thread, _)) if thread == fault.thread => true,
+            Some((thread, _)) => !self.join_group(fault.thread, thread),
+        };
+        let home_after = if goes { fault.from } else { fault.home };
+        let is_local = fault.home == fault.from || self.is_settled(fault.thread, is_private, fault.from, home_after);
+        let is_due = self.tasks.get(&fault.thread).is_some_and(|task| fault.time_ns > task.retry_ns);
+        if is_due {
+            self.place_task(fault.thread, fault.time_ns);
+            self.move_to_preferred(fault.thread, fault.time_ns, actions);
+        }
+        if let Some(task) = self.tasks.get_mut(&fault.thread) {
+            let pages = pages_of(fault.page);
+            task.faults.count(home_after, fault.from, is_private, pages);
+            task.locality[usize::from(is_local)] += pages;
+        }
+    }
+
+    /// Shared faults inside the set of nodes on which a group is active count as local (`task_numa_fault`).
+    fn is_settled(&self, thread: u32, is_private: bool, from: usize, home: usize) -> bool {
+        let group = self.tasks.get(&thread).and_then(|t| t.group).and_then(|id| self.groups.get(&id));
+        !is_private && group.is_some_and(|g| g.active_nodes > 1 && is_active_node(g, from) && is_active_node(g, home))
+    }
+
+    /// The filter of `should_numa_migrate_memory`: the same node twice in a row, and for shared pages a balance of faults.
+    fn page_may_move(&self, fault: &HintFault, last: Option<(u32, usize)>) -> bool {
+        let Some(task) = self.tasks.get(&fault.thread) else { return false };
+        if !self.facts.has_memory(fault.from) {
+            return false;
+        }
+        let is_own = last.is_some_and(|(thread, _)| thread == fault.thread);
+        let is_early = task.preferred.is_none() || task.passes <= EARLY_SCANS;
+        if is_early && (last.is_none() || is_own) {
+            return true;
+        }
+        if last.is_some_and(|(_, node)| node != fault.from) {
+            return false;
+        }
+        let Some(group) = task.group.and_then(|id| self.groups.get(&id)) else { return true };
+        if is_own {
+            return true;
+        }
+        let (source, target) = (fault.home, fault.from);
+        let (cpu_source, cpu_target) = (group.faults.cpu(source), group.faults.cpu(target));
+        if cpu_target > cpu_source * ACTIVE_NODE_FRACTION {
+            return true;
+        }
+        cpu_target * group.faults.memory(source) * 3 > cpu_source * group.faults.memory(target) * 4
+    }
+
+    /// Puts two tasks that share a page into one group, if the other's is at least as large (`task_numa_group`). Whether they are in one now or share memory;
+    /// tasks of different processes do not join here, because observations do not tell which mappings are shared.
+    fn join_group(&mut self, thread: u32, other: u32) -> bool {
+        let (Some(task), Some(peer)) = (self.tasks.get(&thread), self.tasks.get(&other)) else { return false };
+        let (process, peer_process, theirs) = (task.process, peer.process, peer.group);
+        let mine = task.group.unwrap_or_else(|| {
+            let group = Group::of(task.faults.clone());
+            self.groups.insert(thread, group);
+            thread
+        });
+        if let Some(task) = self.tasks.get_mut(&thread) {
+            task.group = Some(mine);
+        }
+        let Some(theirs) = theirs.filter(|id| *id != mine) else { return process == peer_process };
+        let size = |id: u32| self.groups.get(&id).map_or(0, |g| g.tasks);
+        let is_smaller = (size(mine), mine) <= (size(theirs), theirs);
+        if !is_smaller || process != peer_process {
+            return process == peer_process;
+        }
+        if let Some(task) = self.tasks.get(&thread).cloned() {
+            self.leave_group(&task);
+            if let Some(group) = self.groups.get_mut(&theirs) {
+                group.faults.add(&task.faults);
+                group.tasks += 1;
+            }
+        }
+        if let Some(task) = self.tasks.get_mut(&thread) {
+            task.group = Some(theirs);
+        }
+        true
+    }
+
+    /// Orders a try to run a task on its preferred node, and remembers when to try again (`numa_migrate_preferred`).
+    fn move_to_preferred(&mut self, thread: u32, now_ns: u64, actions: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get_mut(&thread) else { return };
+        let Some(preferred) = task.preferred else { return };
+        task.retry_ns = now_ns + RETRY_NS.min(task.period_ms * 1_000_000 / 16);
+        if task.node == preferred || !self.move_threads {
+            return;
+        }
+        let loads = NodeLoads::of(&self.facts, self.tasks.values().map(|t| (t.node, t.load)));
+        for (moved, to) in self.migrate_task(thread, preferred, &loads) {
+            actions.push(Action::MoveThread { thread: moved, to });
+            let from = self.tasks.get_mut(&moved).map(|task| std::mem::replace(&mut task.node, to));
+            if let Some(from) = from {
+                self.restart_period(moved, from, to);
+            }
+        }
+    }
+}
+
+/// Pages of 4 KiB that a page stands for in fault statistics.
+fn pages_of(page: PageKey) -> i64 {
+    if page.size == PageSize::Large { 512 } else { 1 }
+}
+
+impl Policy for KernelBalancing {
+    fn name(&self) -> &str {
+        "kernel-balancing"
+    }
+
+    fn wishes(&self) -> Wishes {
+        Wishes { next_ns: self.step_ns, samples_per_s_and_cpu: 0.0, mapped: true }
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        self.charge_failures(seen);
+        self.update_tasks(seen);
+        let mut actions = Vec::new();
+        for fault in &seen.hint_faults {
+            self.fault(fault, &mut actions);
+        }
+        let moves = self.pending.len();
+        let threads = actions.len() - moves;
+        let unmapped = self.scan(seen, &mut actions);
+        let periods = || self.tasks.values().map(|t| t.period_ms);
+        self.explanation = format!(
+            "{} faults moved {moves} pages and {threads} threads; unmapped {unmapped} pages; scan periods {}-{} ms; {} groups",
+            seen.hint_faults.len(),
+            periods().min().unwrap_or(0),
+            periods().max().unwrap_or(0),
+            self.groups.len()
+        );
+        actions
+    }
+
+    fn explain(&self) -> String {
+        self.explanation.clone()
+    }
+}

@@ -1,0 +1,66 @@
+//! What policies need to know of a machine, in arrays by node index.
+
+use numapilot_machine::{Machine, NodeId};
+
+use crate::error::PlacementError;
+
+/// A machine's nodes as policies see them.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeFacts {
+    /// Numbers of the kernel or the model, by index.
+    pub ids: Vec<NodeId>,
+    /// Indexes of the nodes with memory, ascending; never empty.
+    pub with_memory: Vec<usize>,
+    /// Online CPUs of each node.
+    pub cpus: Vec<usize>,
+    /// Memory of each node in bytes.
+    pub memory_bytes: Vec<u64>,
+    /// Peak bandwidth of each node's memory in bytes per second, where known.
+    pub bandwidth: Vec<Option<f64>>,
+    /// ACPI distance, row to column; 10 locally and 20 remotely where unknown.
+    pub distance: Vec<Vec<u32>>,
+    /// Clock in hertz, where known.
+    pub clock_hz: Option<f64>,
+}
+
+impl NodeFacts {
+    /// Reads them off a machine; fails if no node has memory.
+    pub fn new(machine: &Machine) -> Result<Self, PlacementError> {
+        let nodes = machine.nodes();
+        let with_memory: Vec<usize> = (0..nodes.len()).filter(|&n| nodes[n].has_memory()).collect();
+        if with_memory.is_empty() {
+            return Err(PlacementError::NoMemory { machine: machine.name().to_owned() });
+        }
+        let online = |id: &&numapilot_machine::CpuId| machine.cpu(**id).is_some_and(|cpu| cpu.online);
+        let distance = |a: NodeId, b: NodeId| machine.distance(a, b).unwrap_or(if a == b { 10 } else { 20 });
+        Ok(Self {
+            ids: nodes.iter().map(|n| n.id).collect(),
+            with_memory,
+            cpus: nodes.iter().map(|n| n.cpus.iter().filter(online).count()).collect(),
+            memory_bytes: nodes.iter().map(|n| n.memory_bytes).collect(),
+            bandwidth: nodes.iter().map(|n| n.memory_bandwidth_bytes_per_s).collect(),
+            distance: nodes.iter().map(|a| nodes.iter().map(|b| distance(a.id, b.id)).collect()).collect(),
+            clock_hz: machine.clock_mhz().map(|mhz| mhz * 1e6),
+        })
+    }
+
+    /// Number of nodes.
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether pages can live on this node; false for indexes that are none.
+    pub fn has_memory(&self, node: usize) -> bool {
+        self.with_memory.binary_search(&node).is_ok()
+    }
+
+    /// Peak bandwidth of all memory together in bytes per second, if that of every node is known.
+    pub fn peak_bandwidth(&self) -> Option<f64> {
+        self.with_memory.iter().map(|&n| self.bandwidth[n]).sum()
+    }
+
+    /// All memory in bytes.
+    pub fn total_memory_bytes(&self) -> u64 {
+        self.memory_bytes.iter().sum()
+    }
+}

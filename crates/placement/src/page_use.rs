@@ -1,0 +1,78 @@
+//! Who was seen to use a page: samples of one interval, added up by page and accessing node.
+
+use std::collections::BTreeMap;
+
+use crate::observation::{PageKey, Sample};
+
+/// The samples of one page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageUse {
+    /// Samples from each node, by index.
+    pub from: Vec<u32>,
+    /// Samples that were writes.
+    pub writes: u32,
+    /// Samples that the accessing node's own memory answered.
+    pub local: u32,
+    /// Node that answered the last of them.
+    pub home: usize,
+}
+
+impl PageUse {
+    /// Counts one sample. Nodes that the machine does not have are left out.
+    pub fn add(&mut self, sample: &Sample, nodes: usize) {
+        if sample.from >= nodes || sample.home >= nodes {
+            return;
+        }
+        self.from.resize(nodes, 0);
+        self.from[sample.from] += 1;
+        self.writes += u32::from(sample.is_write);
+        self.local += u32::from(sample.from == sample.home);
+        self.home = sample.home;
+    }
+
+    /// All samples.
+    pub fn total(&self) -> u32 {
+        self.from.iter().sum()
+    }
+
+    /// Nodes that were seen to use it, ascending.
+    pub fn users(&self) -> impl Iterator<Item = usize> + '_ {
+        self.from.iter().enumerate().filter(|(_, count)| **count > 0).map(|(node, _)| node)
+    }
+
+    /// The only node that was seen to use it, if there is only one.
+    pub fn only_user(&self) -> Option<usize> {
+        let mut users = self.users();
+        users.next().filter(|_| users.next().is_none())
+    }
+
+    /// Whether several nodes were seen to use it.
+    pub fn is_shared(&self) -> bool {
+        self.users().nth(1).is_some()
+    }
+}
+
+/// The samples of one interval by page, up to a bound.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageTable {
+    /// By page.
+    pub pages: BTreeMap<PageKey, PageUse>,
+    /// Samples that found the table full.
+    pub dropped: u64,
+}
+
+impl PageTable {
+    /// Adds up samples in their order. Once the table holds `bound` pages (0: no bound), samples of further pages are dropped and counted.
+    pub fn collect(samples: &[Sample], nodes: usize, bound: usize, key: impl Fn(&Sample) -> PageKey) -> Self {
+        let mut table = Self::default();
+        for sample in samples.iter().filter(|s| s.from < nodes && s.home < nodes) {
+            let key = key(sample);
+            if bound > 0 && table.pages.len() >= bound && !table.pages.contains_key(&key) {
+                table.dropped += 1;
+                continue;
+            }
+            table.pages.entry(key).or_default().add(sample, nodes);
+        }
+        table
+    }
+}

@@ -1,0 +1,120 @@
+//! Policies by name: what exists, what each can be told, and making one from `name:key=value,...`.
+
+use numapilot_machine::Machine;
+
+use crate::carrefour::{self, Carrefour};
+use crate::error::PlacementError;
+use crate::fixed::{FirstTouch, Interleave, Local, WeightedInterleave};
+use crate::kernel_balancing::KernelBalancing;
+use crate::nodes::NodeFacts;
+use crate::options::{OptionInfo, Options};
+use crate::policy::Policy;
+use crate::replication::Replication;
+
+type Make = fn(&Options, NodeFacts, u64) -> Result<Box<dyn Policy>, PlacementError>;
+
+/// A policy that can be had by name.
+pub struct PolicyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    options: &'static [OptionInfo],
+    /// Defaults that differ from those in `options`.
+    defaults: &'static [(&'static str, &'static str)],
+    make: Make,
+}
+
+impl PolicyInfo {
+    /// What it can be told, each with its default.
+    pub fn options(&self) -> Vec<OptionInfo> {
+        let own = |key: &str| self.defaults.iter().find(|(k, _)| *k == key).map(|(_, default)| *default);
+        self.options.iter().map(|o| OptionInfo { default: own(o.key).unwrap_or(o.default), ..*o }).collect()
+    }
+}
+
+/// All policies, the simplest first.
+static POLICIES: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "first-touch",
+        summary: "a page goes where it is first touched and stays: Linux as it comes",
+        options: &[],
+        defaults: &[],
+        make: |_, _, _| Ok(Box::new(FirstTouch)),
+    },
+    PolicyInfo {
+        name: "local",
+        summary: "the same, ordered for every process over whatever policy it had: numactl --localalloc",
+        options: &[],
+        defaults: &[],
+        make: |_, _, _| Ok(Box::new(Local::default())),
+    },
+    PolicyInfo {
+        name: "interleave",
+        summary: "new pages round robin over nodes: numactl --interleave",
+        options: Interleave::OPTIONS,
+        defaults: &[],
+        make: |options, facts, _| Ok(Box::new(Interleave::new(options, &facts)?)),
+    },
+    PolicyInfo {
+        name: "weighted-interleave",
+        summary: "new pages round robin with weights by bandwidth, as Linux 6.9 and later can",
+        options: WeightedInterleave::OPTIONS,
+        defaults: &[],
+        make: |options, facts, _| Ok(Box::new(WeightedInterleave::new(options, &facts)?)),
+    },
+    PolicyInfo {
+        name: "kernel-balancing",
+        summary: "a model of Linux NUMA balancing: hint faults move pages to threads, and threads to pages",
+        options: KernelBalancing::OPTIONS,
+        defaults: &[],
+        make: |options, facts, _| Ok(Box::new(KernelBalancing::new(options, facts)?)),
+    },
+    PolicyInfo {
+        name: "carrefour",
+        summary: "collocates, interleaves and replicates by traffic, as published (ASPLOS 2013)",
+        options: carrefour::OPTIONS,
+        defaults: &[],
+        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour", options, facts, seed)?)),
+    },
+    PolicyInfo {
+        name: "carrefour-as-coded",
+        summary: "the same with the thresholds and the draw of the released code",
+        options: carrefour::OPTIONS,
+        defaults: carrefour::AS_CODED,
+        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour-as-coded", options, facts, seed)?)),
+    },
+    PolicyInfo {
+        name: "carrefour-lp",
+        summary: "the form for large pages: moves each once, splits what is shared or hot (USENIX ATC 2014)",
+        options: carrefour::OPTIONS,
+        defaults: carrefour::LARGE_PAGES,
+        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour-lp", options, facts, seed)?)),
+    },
+    PolicyInfo {
+        name: "replication",
+        summary: "copies of pages that several nodes read and none writes; waits longer after each collapse",
+        options: Replication::OPTIONS,
+        defaults: &[],
+        make: |options, facts, _| Ok(Box::new(Replication::new(options, facts)?)),
+    },
+];
+
+/// Every policy that [`policy_by_name`] knows.
+pub fn policies() -> &'static [PolicyInfo] {
+    POLICIES
+}
+
+/// The policy called `spec`: a name, or `name:key=value,key=value`. Whatever it draws at random follows from `seed`. Errors say what would be valid.
+pub fn policy_by_name(spec: &str, machine: &Machine, seed: u64) -> Result<Box<dyn Policy>, PlacementError> {
+    let (name, text) = spec.split_once(':').unwrap_or((spec, ""));
+    let name = name.trim();
+    let Some(info) = POLICIES.iter().find(|p| p.name == name) else {
+        return Err(PlacementError::UnknownPolicy {
+            name: name.to_owned(),
+            known: POLICIES.iter().map(|p| p.name).collect(),
+        });
+    };
+    let options = Options::parse(info.name, info.options(), text)?;
+    (info.make)(&options, NodeFacts::new(machine)?, seed)
+}
