@@ -49,9 +49,26 @@ pub struct Traffic<'a> {
     pub links: &'a [LinkTraffic],
 }
 
+/// The picture in general: who reaches whom, under any words.
+#[derive(Clone, Copy)]
+pub struct Picture<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Who reaches whom.
+    pub matrix: &'a Matrix,
+    /// What the links carry.
+    pub links: &'a [LinkTraffic],
+    /// What it is.
+    pub title: &'a str,
+    /// What it says: at most two lines.
+    pub findings: &'a [String],
+    /// Where it comes from: measured or simulated, and how.
+    pub origin: &'a str,
+}
+
 /// Where everything stands.
 pub(crate) struct Scene<'a> {
-    traffic: &'a Traffic<'a>,
+    traffic: &'a Picture<'a>,
     layout: Layout,
     origin: Point,
     /// All accesses.
@@ -65,9 +82,37 @@ impl Scene<'_> {
     }
 }
 
-/// Draws it.
+/// Draws a recording's traffic.
 #[must_use]
 pub fn svg(traffic: &Traffic<'_>) -> String {
+    let (heading, headline) = (traffic.heading, traffic.headline);
+    let program = heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
+    let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
+    let totals = &headline.totals;
+    let findings = format!(
+        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
+        units::share(&totals.remote_share),
+        units::count(totals.accesses.value),
+        totals.imbalance.population.value * 100.0
+    );
+    let top = headline.top.as_ref().map_or_else(String::new, |row| {
+        let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
+        format!("{}{place} draws {} of them", row.name, units::share(&row.share))
+    });
+    let how = if traffic.matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
+    picture(&Picture {
+        machine: traffic.machine,
+        matrix: traffic.matrix,
+        links: traffic.links,
+        title: &format!("{program} on {}", heading.machine),
+        findings: &[findings, top],
+        origin: &format!("{kind} · engine {} · {how} · {}", heading.engine, units::time_ns(heading.program_time_ns)),
+    })
+}
+
+/// Draws it.
+#[must_use]
+pub fn picture(traffic: &Picture<'_>) -> String {
     let layout = layout(traffic.machine, Sizes { card_width: CARD.0, card_height: CARD.1, gap: GAP });
     let width = (layout.width + 2.0 * MARGIN).max(WIDTH_MIN);
     let height = TITLE + layout.height + FOOTER;
@@ -86,28 +131,13 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     pen.finish()
 }
 
-fn title(pen: &mut Pen, traffic: &Traffic<'_>, width: f64) {
+fn title(pen: &mut Pen, traffic: &Picture<'_>, width: f64) {
     let fit = |text: &str, size: f64| shorten(&clean(text), ((width - 2.0 * MARGIN) / (size * 0.56)) as usize);
-    let (heading, headline) = (traffic.heading, traffic.headline);
-    let program = heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
-    let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
-    pen.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(&format!("{program} on {}", heading.machine), 22.0));
-    let totals = &headline.totals;
-    let findings = format!(
-        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
-        units::share(&totals.remote_share),
-        units::count(totals.accesses.value),
-        totals.imbalance.population.value * 100.0
-    );
-    pen.text((MARGIN, 66.0), Type::new(15.0, INK), &fit(&findings, 15.0));
-    let top = headline.top.as_ref().map_or_else(String::new, |row| {
-        let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-        format!("{}{place} draws {} of them", row.name, units::share(&row.share))
-    });
-    pen.text((MARGIN, 87.0), Type::new(15.0, INK), &fit(&top, 15.0));
-    let how = if traffic.matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
-    let line = format!("{kind} · engine {} · {how} · {}", heading.engine, units::time_ns(heading.program_time_ns));
-    pen.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), &line);
+    pen.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(traffic.title, 22.0));
+    for (finding, y) in traffic.findings.iter().zip([66.0, 87.0]) {
+        pen.text((MARGIN, y), Type::new(15.0, INK), &fit(finding, 15.0));
+    }
+    pen.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), traffic.origin);
 }
 
 fn card(pen: &mut Pen, scene: &Scene<'_>, index: usize) {
