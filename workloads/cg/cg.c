@@ -4,13 +4,13 @@
  * Naive: the main thread generates the matrix and sets up the vectors, so all pages lie on its node. Parallel: every thread touches
  * first the rows on which it will work. */
 #include "matrix.h"
+#include "openmp.h"
 #include "options.h"
 #include "phase.h"
 #include "random.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -202,18 +202,6 @@ static double relative_residual(const struct work *work, const double *b) {
     return sqrt(error / size);
 }
 
-static void check_team(uint64_t threads) {
-    int size = 0;
-    omp_set_dynamic(0);
-    omp_set_num_threads((int)threads);
-#pragma omp parallel
-#pragma omp master
-    size = omp_get_num_threads();
-    if ((uint64_t)size != threads) {
-        fail(EXIT_SYSTEM, "OpenMP gives %d threads, not %" PRIu64 "; see OMP_THREAD_LIMIT", size, threads);
-    }
-}
-
 static void verify(const struct settings *settings, const struct work *work, double zeta, double residual) {
     /* 25 steps reduce the error by this much at the least, for the spread of eigenvalues that the generator gives. */
     if (!(residual < 1e-3)) fail(EXIT_WRONG_RESULT, "wrong result: the relative residual is %g", residual);
@@ -227,7 +215,7 @@ int main(int argc, char **argv) {
     struct settings settings = parse(argc, argv);
     bool by_rows = settings.common.variant == VARIANT_PARALLEL;
     fprintf(stderr, "cg: %s, %" PRIu64 " threads\n", variants[settings.common.variant], settings.common.threads);
-    check_team(settings.common.threads);
+    openmp_start(settings.common.threads);
     phase("matrix");
     struct matrix matrix = matrix_make(settings.n, settings.per_row, settings.common.seed, by_rows);
     size_t n = matrix.n;

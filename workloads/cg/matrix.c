@@ -8,10 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static size_t whole_pages(size_t bytes) {
-    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-}
-
 /* Touches the pages that hold each block's rows, given as offsets in bytes, from the thread that will work on the block. */
 static void touch_range(char *memory, size_t from, size_t to) {
     for (size_t at = whole_pages(from); at < to; at += PAGE_BYTES) ((volatile char *)memory)[at] = 0;

@@ -14,6 +14,11 @@ extern "C" {
 
 #define PAGE_BYTES ((size_t)4096)
 
+/* `bytes` rounded up to pages, as aligned_alloc() wants them. */
+static inline size_t whole_pages(size_t bytes) {
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 /* Nodes of the machine; 1 where nothing is known. Constant during the run. */
 int placement_node_count(void);
 

@@ -80,10 +80,6 @@ void place(Team &team, int variant, void *memory, std::size_t bytes) {
     }
 }
 
-std::size_t whole_pages(std::size_t bytes) {
-    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-}
-
 // The medians of all chunks so far, weighted by the points that they serve.
 struct Centers {
     explicit Centers(int dim) : dim(dim) {}
