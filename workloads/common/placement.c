@@ -88,6 +88,17 @@ int placement_current_node(void) {
     return cached - 1;
 }
 
+bool placement_pin(int node) {
+    pthread_once(&numa_once, discover);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    long count = sysconf(_SC_NPROCESSORS_CONF);
+    for (int cpu = 0; numa.node_of_cpu && cpu < count && cpu < CPU_SETSIZE; cpu++) {
+        if (numa.node_of_cpu(cpu) == node) CPU_SET(cpu, &cpus);
+    }
+    return CPU_COUNT(&cpus) > 0 && !sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
 bool placement_interleave(void *start, size_t bytes) {
     pthread_once(&numa_once, discover);
     uintptr_t first = ((uintptr_t)start + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);

@@ -25,6 +25,9 @@ int placement_node_count(void);
 /* Node on which the calling thread runs now: 0 <= node < placement_node_count(). */
 int placement_current_node(void);
 
+/* Keeps the calling thread, and those that it starts from now on, on the CPUs of a node. False: it is not known which they are, or the system refused. */
+bool placement_pin(int node);
+
 /* Asks that the whole pages of [start, start + bytes), not touched yet, be dealt out to all nodes in turn.
  * False: the machine has one node or the system refused; the caller then stripes by first touch. */
 bool placement_interleave(void *start, size_t bytes);
