@@ -81,8 +81,10 @@ void verify_tree(const Graph &graph, Vertex source, const Vertex *parent, const 
         for (std::uint64_t at = graph.begin(vertex); at < graph.end(vertex); at++) {
             const Vertex other = graph.neighbour(at);
             has_edge |= other == parent[vertex];
-            if ((depth[vertex] == kUnreached) != (depth[other] == kUnreached) || (depth[vertex] != kUnreached && depth[vertex] > depth[other] + 1)) {
-                fail(EXIT_WRONG_RESULT, "wrong result: neighbours %zu and %u have the depths %u and %u", vertex, other, depth[vertex], depth[other]);
+            const bool both_or_none = (depth[vertex] == kUnreached) == (depth[other] == kUnreached);
+            if (!both_or_none || (depth[vertex] != kUnreached && depth[vertex] > depth[other] + 1)) {
+                fail(EXIT_WRONG_RESULT, "wrong result: neighbours %zu and %u have the depths %u and %u", vertex, other, depth[vertex],
+                     depth[other]);
             }
         }
         if (!has_edge || (depth[vertex] == kUnreached) != (parent[vertex] == kNoVertex)) {

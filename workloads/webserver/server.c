@@ -113,7 +113,8 @@ static void answer(const struct site *site, struct connection *connection, struc
     struct header *headers = parse_request(pool, request, bytes);
     uint64_t number = number_in(headers, "GET", "/page/"), visit = number_in(headers, "Cookie:", "visit=");
     if (number >= site->documents || visit != connection->requests) {
-        fail(EXIT_WRONG_RESULT, "wrong result: request %" PRIu64 " of a connection is number %" PRIu64 ", for document %" PRIu64, connection->requests, visit, number);
+        fail(EXIT_WRONG_RESULT, "wrong result: request %" PRIu64 " of a connection is number %" PRIu64 ", for document %" PRIu64,
+             connection->requests, visit, number);
     }
     connection->requests++;
     const struct document *document = &site->cache[number];

@@ -167,8 +167,8 @@ int main(int argc, char **argv) {
     phase("serve");
     uint64_t checksum = run(&settings, &site);
     phase(NULL);
-    printf("webserver ok connections=%" PRIu64 " requests=%" PRIu64 " checksum=%016" PRIx64 "\n", settings.connections, settings.connections * settings.requests,
-           checksum);
+    printf("webserver ok connections=%" PRIu64 " requests=%" PRIu64 " checksum=%016" PRIx64 "\n", settings.connections,
+           settings.connections * settings.requests, checksum);
     site_free(&site);
     return 0;
 }
