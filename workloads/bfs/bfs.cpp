@@ -74,7 +74,8 @@ std::vector<std::uint32_t> depths_of(const Graph &graph, Vertex source, const Ve
     return depth;
 }
 
-// `depth` must be that of the shortest paths: a tree has them if its edges are the graph's, all ends of the graph's edges are reached or none, and their depths differ by one at most.
+// `depth` must be that of the shortest paths: a tree has them if its edges are the graph's, both ends of each of the graph's edges are reached or
+// neither, and their depths differ by one at most.
 void verify_tree(const Graph &graph, Vertex source, const Vertex *parent, const std::vector<std::uint32_t> &depth) {
     for (std::size_t vertex = 0; vertex < graph.vertices(); vertex++) {
         bool has_edge = vertex == source || parent[vertex] == kNoVertex;

@@ -147,8 +147,8 @@ static bool handle_request(struct process *process, struct connection *connectio
     return bytes > 0;
 }
 
-static void close_connection(struct process *process, struct connection *connection) {
-    close(connection->socket);
+/* The visitor has gone. Sockets are closed when all threads have ended: another one may still be returning from the call that asked to be told. */
+static void end_connection(struct process *process, struct connection *connection) {
     pool_destroy(connection->pool);
     if (__atomic_sub_fetch(&process->open, 1, __ATOMIC_ACQ_REL)) return;
     uint64_t one = 1;
@@ -171,7 +171,7 @@ static void *worker_main(void *argument) {
         struct connection *connection = event.data.ptr;
         if (!connection) return NULL;
         if (handle_request(process, connection)) watch(process, EPOLL_CTL_MOD, connection->socket, connection);
-        else close_connection(process, connection);
+        else end_connection(process, connection);
     }
 }
 
@@ -203,6 +203,7 @@ void serve(const struct site *site, const struct server_share *share) {
     }
     worker_main(&process);
     for (uint64_t i = 1; i < share->threads; i++) pthread_join(threads[i], NULL);
+    for (uint64_t i = 0; i < share->connections; i++) close(connections[i].socket);
     while (process.stock) {
         struct pool *pool = process.stock;
         process.stock = pool->next;

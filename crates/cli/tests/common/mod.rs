@@ -99,6 +99,10 @@ pub fn build_plain(folder: &Path, name: &str, source: &str, flags: &[&str]) -> P
     program
 }
 
+/// Workloads that the tests record.
+const INSTRUMENTED_WORKLOADS: [&str; 12] =
+    ["streamcluster", "facerec", "psearchy", "cg", "is", "mg", "bt", "pca", "phases", "bfs", "swaptions", "webserver"];
+
 /// The workload of this name, built with call-outs.
 pub fn workload(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
@@ -112,7 +116,8 @@ fn build_workloads() -> PathBuf {
     make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").arg("-C").arg(root().join("workloads"));
     make.arg(format!("OUT={}", folder.display()));
     make.arg(format!("CC={BINARY} cc")).arg(format!("CXX={BINARY} c++"));
-    make.args(["streamcluster", "facerec", "psearchy", "cg"].map(|name| folder.join(name)));
+    make.arg(format!("-j{}", std::thread::available_parallelism().map_or(1, |count| count.get())));
+    make.args(INSTRUMENTED_WORKLOADS.map(|name| folder.join(name)));
     finish(&mut make).succeeded();
     folder
 }
