@@ -49,7 +49,7 @@ lint: setup-demo
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 fuzz:
-	@for target in wire chunks tables meta; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
+	@for target in wire chunks tables meta perf_records; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
 	@rm -rf $(BUILD)

@@ -1,0 +1,116 @@
+//! One memory access, whoever sampled it: the form that everything to the right of this crate works with.
+
+use crate::abi::sample;
+use crate::attr::EventAttr;
+use crate::bytes::Words;
+use crate::data_src::{DataSource, Distance, Level, Operation, Snoop, Tlb};
+use crate::ibs::OpRecord;
+use crate::sample::Sample;
+
+/// One sampled access. What the hardware did not say is `None` or `Unknown`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryAccess<'a> {
+    /// Nanoseconds on the recording's clock.
+    pub time: Option<u64>,
+    /// Process.
+    pub pid: Option<u32>,
+    /// Thread.
+    pub tid: Option<u32>,
+    /// CPU.
+    pub cpu: Option<u32>,
+    /// Virtual address accessed.
+    pub address: u64,
+    /// Its physical address.
+    pub physical_address: Option<u64>,
+    /// Instruction.
+    pub ip: Option<u64>,
+    /// Operation.
+    pub operation: Operation,
+    /// Atomic (locked, exclusive, read-modify-write); `None`: not said.
+    pub is_atomic: Option<bool>,
+    /// Level that answered.
+    pub level: Level,
+    /// How far away it is.
+    pub distance: Distance,
+    /// What another cache's copy did.
+    pub snoop: Snoop,
+    /// How the address was translated.
+    pub tlb: Tlb,
+    /// Latency of the access in core cycles.
+    pub latency_cycles: Option<u32>,
+    /// Events that the sample stands for.
+    pub period: Option<u64>,
+    /// Call chain as the kernel wrote it; its first entry need not be `ip`.
+    pub callchain: Option<Words<'a>>,
+}
+
+impl<'a> MemoryAccess<'a> {
+    /// The access in a sample of an event with `perf_mem_data_src` (Intel PEBS, AMD IBS through the kernel, POWER), or of any event that records data
+    /// addresses. `None` if there is no address, or the sampled instruction accesses no memory.
+    #[must_use]
+    pub fn of_sample(attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
+        let address = sample.addr.filter(|&address| address != 0)?;
+        let source = DataSource::decode(sample.data_src.unwrap_or(0));
+        if source.operation == Operation::Execute {
+            return None;
+        }
+        Some(MemoryAccess {
+            address,
+            operation: source.operation,
+            is_atomic: source.is_locked,
+            level: source.level,
+            distance: source.distance,
+            snoop: source.snoop,
+            tlb: source.tlb,
+            latency_cycles: latency(attr, sample),
+            ..MemoryAccess::common(attr, sample)
+        })
+    }
+
+    /// The access in a sample of `ibs_op` that has the registers. `None` if the micro-operation accesses no memory or its address is not known.
+    #[must_use]
+    pub fn of_ibs(attr: &EventAttr, sample: &Sample<'a>, op: &OpRecord) -> Option<MemoryAccess<'a>> {
+        let address = op.linear_address()?;
+        let source = op.data_source();
+        let common = MemoryAccess::common(attr, sample);
+        Some(MemoryAccess {
+            address,
+            physical_address: op.physical_address().or(common.physical_address),
+            // The sampled instruction itself; the sample's own may be where the interrupt struck.
+            ip: op.rip().or(common.ip),
+            operation: op.operation(),
+            is_atomic: Some(op.is_locked()),
+            level: source.level,
+            distance: source.distance,
+            snoop: source.snoop,
+            tlb: op.tlb(),
+            latency_cycles: op.latency_cycles(),
+            ..common
+        })
+    }
+
+    /// What every sample has.
+    fn common(attr: &EventAttr, sample: &Sample<'a>) -> MemoryAccess<'a> {
+        MemoryAccess {
+            time: sample.time,
+            pid: sample.pid_tid.map(|(pid, _)| pid),
+            tid: sample.pid_tid.map(|(_, tid)| tid),
+            cpu: sample.cpu,
+            physical_address: sample.phys_addr.filter(|&address| address != 0),
+            ip: sample.ip.filter(|&ip| ip != 0),
+            period: sample.period.or(attr.period()),
+            callchain: sample.callchain,
+            ..MemoryAccess::default()
+        }
+    }
+}
+
+/// The access latency, where the event asked for it and the hardware gave one: PMUs write 0 for what they do not measure.
+fn latency(attr: &EventAttr, sample: &Sample<'_>) -> Option<u32> {
+    // Without a data source the weight of a sample is something else (a transaction's cycles, a block's).
+    if !attr.samples(sample::DATA_SRC) {
+        return None;
+    }
+    let cycles = sample.weight?.latency();
+    (cycles != 0).then(|| u32::try_from(cycles).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,365 @@
+//! `perf_mem_data_src`: what an access reached, in the kernel's vendor-neutral word (`PERF_MEM_*` in `include/uapi/linux/perf_event.h`).
+//!
+//! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) win; where they are 0 or "not available", the older bit mask `lvl` is asked. `remote`
+//! means "not of this core's own": on AMD a hit in a neighbouring core complex of the same node is `remote` with no hops. What crosses
+//! nodes is memory with `remote`, or anything with two hops or more.
+
+/// An access's operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// Load.
+    Load,
+    /// Store.
+    Store,
+    /// Both: an atomic read-modify-write.
+    LoadStore,
+    /// Prefetch.
+    Prefetch,
+    /// Instruction fetch.
+    Execute,
+}
+
+/// The level that answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// The core's first data cache.
+    L1,
+    /// A line fill that was under way already: whence is not known.
+    LineFill,
+    /// The core's second cache (also its miss handling buffer).
+    L2,
+    /// The shared cache.
+    L3,
+    /// A fourth cache, or a memory-side cache.
+    L4,
+    /// Another core's cache, or some cache that is not told.
+    PeerCache,
+    /// Memory.
+    Ram,
+    /// Persistent memory.
+    PersistentRam,
+    /// Memory behind CXL.
+    Cxl,
+    /// A device.
+    Io,
+    /// Memory that is not cached.
+    Uncached,
+}
+
+/// How far away what answered is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Distance {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// The core's own, or its node's memory.
+    Local,
+    /// Another core of the node.
+    SameNode,
+    /// Another node of the socket.
+    SameSocket,
+    /// Another socket.
+    OtherSocket,
+    /// Another board.
+    OtherBoard,
+    /// Another node, which one is not said.
+    Remote,
+}
+
+impl Distance {
+    /// Whether it crossed nodes; `None` where that is not said.
+    #[must_use]
+    pub fn is_other_node(self) -> Option<bool> {
+        match self {
+            Distance::Unknown => None,
+            Distance::Local | Distance::SameNode => Some(false),
+            Distance::SameSocket | Distance::OtherSocket | Distance::OtherBoard | Distance::Remote => Some(true),
+        }
+    }
+}
+
+/// What another cache's copy did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Snoop {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// Nobody was asked.
+    None,
+    /// Asked and not there.
+    Miss,
+    /// There, unmodified.
+    Hit,
+    /// There, modified: the line came from it.
+    HitModified,
+    /// The line was forwarded from it.
+    Forwarded,
+    /// From a cache of the same node, kind not known.
+    Peer,
+}
+
+/// How the address was translated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tlb {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// The first TLB had it.
+    L1Hit,
+    /// The second TLB had it.
+    L2Hit,
+    /// Some TLB had it.
+    Hit,
+    /// None had it; the hardware walked the tables.
+    Walk,
+    /// None had it; the system's fault handler stepped in.
+    Fault,
+    /// None had it.
+    Miss,
+}
+
+/// The word, taken apart. Reserved values are unknown; the word itself is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DataSource {
+    /// The word.
+    pub word: u64,
+    /// Operation.
+    pub operation: Operation,
+    /// Level.
+    pub level: Level,
+    /// Whether the level missed (an old way to say "not from there").
+    pub is_miss: bool,
+    /// Distance.
+    pub distance: Distance,
+    /// Snoop.
+    pub snoop: Snoop,
+    /// Locked: an atomic operation. `None`: not said.
+    pub is_locked: Option<bool>,
+    /// Translation.
+    pub tlb: Tlb,
+}
+
+mod lvl {
+    pub const HIT: u64 = 2;
+    pub const MISS: u64 = 4;
+    pub const L1: u64 = 8;
+    pub const LFB: u64 = 0x10;
+    pub const L2: u64 = 0x20;
+    pub const L3: u64 = 0x40;
+    pub const LOC_RAM: u64 = 0x80;
+    pub const REM_RAM1: u64 = 0x100;
+    pub const REM_RAM2: u64 = 0x200;
+    pub const REM_CCE1: u64 = 0x400;
+    pub const REM_CCE2: u64 = 0x800;
+    pub const IO: u64 = 0x1000;
+    pub const UNC: u64 = 0x2000;
+}
+
+impl DataSource {
+    /// Takes a `PERF_SAMPLE_DATA_SRC` word apart.
+    #[must_use]
+    pub fn decode(word: u64) -> DataSource {
+        let field = |offset: u32, width: u32| word >> offset & ((1 << width) - 1);
+        let (mask, number) = (field(5, 14), field(33, 4));
+        let (remote, hops) = (field(37, 1) != 0, field(43, 3));
+        let (by_number, by_mask) = (level_of_number(number), level_of_mask(mask));
+        let level = if by_number == Level::Unknown { by_mask.0 } else { by_number };
+        DataSource {
+            word,
+            operation: operation(field(0, 5)),
+            level,
+            is_miss: mask & lvl::MISS != 0 && mask & lvl::HIT == 0,
+            distance: distance(level, remote, hops, by_mask.1),
+            snoop: snoop(field(19, 5), field(38, 2)),
+            is_locked: match field(24, 2) {
+                0 | 1 => None,
+                bits => Some(bits & 2 != 0),
+            },
+            tlb: tlb(field(26, 7)),
+        }
+    }
+
+    /// Whether memory itself (not a cache) answered; `None` where the level is not known.
+    #[must_use]
+    pub fn is_memory(&self) -> Option<bool> {
+        match self.level {
+            Level::Unknown | Level::LineFill => None,
+            Level::Ram | Level::PersistentRam | Level::Cxl | Level::Uncached | Level::Io => Some(true),
+            Level::L1 | Level::L2 | Level::L3 | Level::L4 | Level::PeerCache => Some(false),
+        }
+    }
+}
+
+fn operation(bits: u64) -> Operation {
+    match bits & !1 {
+        2 => Operation::Load,
+        4 => Operation::Store,
+        6 => Operation::LoadStore,
+        8 | 0xa => Operation::Prefetch,
+        0x10 => Operation::Execute,
+        _ => Operation::Unknown,
+    }
+}
+
+fn level_of_number(number: u64) -> Level {
+    match number {
+        // 7 is L0, in front of the L1.
+        1 | 7 => Level::L1,
+        2 | 5 => Level::L2,
+        3 => Level::L3,
+        4 | 6 => Level::L4,
+        8 => Level::Uncached,
+        9 => Level::Cxl,
+        0xa => Level::Io,
+        0xb => Level::PeerCache,
+        0xc => Level::LineFill,
+        0xd => Level::Ram,
+        0xe => Level::PersistentRam,
+        _ => Level::Unknown,
+    }
+}
+
+/// Level and distance by the old mask: the farthest level that is named.
+fn level_of_mask(mask: u64) -> (Level, Distance) {
+    let has = |bits| mask & bits != 0;
+    if !has(lvl::HIT | lvl::MISS) {
+        return (Level::Unknown, Distance::Unknown);
+    }
+    // "L1, miss" says what did not answer, not what did.
+    if has(lvl::MISS) && !has(lvl::HIT) {
+        return (Level::Unknown, Distance::Unknown);
+    }
+    match () {
+        () if has(lvl::REM_RAM2) => (Level::Ram, Distance::OtherSocket),
+        () if has(lvl::REM_RAM1) => (Level::Ram, Distance::Remote),
+        () if has(lvl::REM_CCE2) => (Level::PeerCache, Distance::OtherSocket),
+        () if has(lvl::REM_CCE1) => (Level::PeerCache, Distance::Unknown),
+        () if has(lvl::LOC_RAM) => (Level::Ram, Distance::Local),
+        () if has(lvl::L3) => (Level::L3, Distance::Local),
+        () if has(lvl::L2) => (Level::L2, Distance::Local),
+        () if has(lvl::LFB) => (Level::LineFill, Distance::Unknown),
+        () if has(lvl::L1) => (Level::L1, Distance::Local),
+        () if has(lvl::IO) => (Level::Io, Distance::Unknown),
+        () if has(lvl::UNC) => (Level::Uncached, Distance::Unknown),
+        () => (Level::Unknown, Distance::Unknown),
+    }
+}
+
+fn distance(level: Level, remote: bool, hops: u64, by_mask: Distance) -> Distance {
+    match (hops, level) {
+        (1, _) => Distance::SameNode,
+        (2, _) => Distance::SameSocket,
+        (3, _) => Distance::OtherSocket,
+        (4, _) => Distance::OtherBoard,
+        (_, Level::Unknown | Level::LineFill) => by_mask,
+        // Memory that is remote is another node's; a cache that is remote may be a neighbour's on the same node.
+        (_, Level::Ram | Level::PersistentRam | Level::Cxl) if remote => match by_mask {
+            Distance::Unknown | Distance::Local => Distance::Remote,
+            known => known,
+        },
+        (_, Level::Ram) if by_mask != Distance::Unknown => by_mask,
+        (_, _) if remote => match by_mask {
+            Distance::OtherSocket | Distance::Remote => by_mask,
+            _ => Distance::Unknown,
+        },
+        (_, Level::L1 | Level::L2 | Level::L3) => Distance::Local,
+        (_, Level::Ram) => Distance::Local,
+        _ => by_mask,
+    }
+}
+
+fn snoop(bits: u64, extended: u64) -> Snoop {
+    match (extended, bits) {
+        (1, _) => Snoop::Forwarded,
+        (2, _) => Snoop::Peer,
+        (_, bits) if bits & 0x10 != 0 => Snoop::HitModified,
+        (_, bits) if bits & 4 != 0 => Snoop::Hit,
+        (_, bits) if bits & 8 != 0 => Snoop::Miss,
+        (_, bits) if bits & 2 != 0 => Snoop::None,
+        _ => Snoop::Unknown,
+    }
+}
+
+fn tlb(bits: u64) -> Tlb {
+    const HIT: u64 = 2;
+    const MISS: u64 = 4;
+    const L1: u64 = 8;
+    const L2: u64 = 0x10;
+    const WALKER: u64 = 0x20;
+    const OS: u64 = 0x40;
+    let has = |bit| bits & bit != 0;
+    match () {
+        () if has(OS) => Tlb::Fault,
+        () if has(HIT) && has(L1) && has(L2) => Tlb::Hit,
+        () if has(HIT) && has(L1) => Tlb::L1Hit,
+        () if has(HIT) && has(L2) => Tlb::L2Hit,
+        () if has(WALKER) => Tlb::Walk,
+        () if has(HIT) => Tlb::Hit,
+        () if has(MISS) => Tlb::Miss,
+        () => Tlb::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_public_pebs_recording_are_read_as_perf_reads_them() {
+        let read = |word| {
+            let source = DataSource::decode(word);
+            assert_eq!(source.operation, Operation::Load, "{word:#x}");
+            assert_eq!(source.snoop, Snoop::None, "{word:#x}");
+            assert_ne!(source.distance.is_other_node(), Some(true), "{word:#x}");
+            (source.level, source.is_locked, source.tlb)
+        };
+        assert_eq!(read(0x118_6810_0242), (Level::LineFill, None, Tlb::Hit));
+        assert_eq!(read(0x106_6810_0842), (Level::L3, None, Tlb::Hit));
+        assert_eq!(read(0x106_5010_0842).0, Level::L3);
+        assert_eq!(read(0x106_5010_0842).2, Tlb::Miss);
+        assert_eq!(read(0x102_6a10_0142), (Level::L1, Some(true), Tlb::Hit));
+        assert_eq!(read(0x102_6810_0142), (Level::L1, None, Tlb::Hit));
+        assert_eq!(read(0x104_6810_0442), (Level::L2, None, Tlb::Hit));
+    }
+
+    fn word(mask: u64, number: u64, remote: u64, hops: u64) -> DataSource {
+        DataSource::decode(2 | mask << 5 | number << 33 | remote << 37 | hops << 43)
+    }
+
+    #[test]
+    fn remote_is_not_remote_node() {
+        // A near core complex on AMD: some cache, remote, no hops, and its old form "one hop".
+        let near = word(lvl::HIT | lvl::REM_CCE1, 0xb, 1, 1);
+        assert_eq!((near.level, near.distance.is_other_node()), (Level::PeerCache, Some(false)));
+        let untold = word(lvl::HIT, 0xb, 1, 0);
+        assert_eq!(untold.distance.is_other_node(), None);
+        let memory = word(lvl::HIT | lvl::REM_RAM1, 0xd, 1, 2);
+        assert_eq!((memory.level, memory.distance), (Level::Ram, Distance::SameSocket));
+        assert_eq!(word(0, 0xd, 1, 0).distance.is_other_node(), Some(true));
+        assert_eq!(word(0, 0xd, 0, 0).distance.is_other_node(), Some(false));
+    }
+
+    #[test]
+    fn the_old_mask_alone_is_enough() {
+        assert_eq!(word(lvl::HIT | lvl::LOC_RAM, 0, 0, 0).distance, Distance::Local);
+        assert_eq!(word(lvl::HIT | lvl::REM_RAM1, 0, 0, 0).distance, Distance::Remote);
+        assert_eq!(word(lvl::HIT | lvl::REM_CCE2, 0, 0, 0).level, Level::PeerCache);
+        let missed = word(lvl::MISS | lvl::L1, 0, 0, 0);
+        assert_eq!((missed.level, missed.is_miss), (Level::Unknown, true));
+    }
+
+    #[test]
+    fn nothing_said_stays_unknown() {
+        let zero = DataSource::decode(0);
+        assert_eq!(zero, DataSource::default());
+        // PERF_MEM_NA: every field says "not available".
+        let not_available = DataSource::decode(1 | 1 << 5 | 1 << 19 | 1 << 24 | 1 << 26 | 0xf << 33);
+        assert_eq!(not_available, DataSource { word: not_available.word, ..DataSource::default() });
+    }
+}

@@ -1,0 +1,292 @@
+//! AMD instruction-based sampling of micro-operations: the registers in a raw sample, as `arch/x86/events/amd/ibs.c` copies them and
+//! AMD's Processor Programming References (family 10h: the BIOS and Kernel Developer's Guide, 31116) describe them.
+//!
+//! DataSrc is valid for loads only, latency only for loads that missed the first data cache.
+
+use crate::bytes::{Bytes, Endian};
+use crate::data_src::{Distance, Level, Operation, Snoop, Tlb};
+use crate::error::DecodeError;
+
+/// Capabilities (CPUID 8000_001B EAX), the first word of a raw sample.
+pub mod caps {
+    /// IbsBrTarget is there.
+    pub const BRANCH_TARGET: u32 = 1 << 5;
+    /// IbsOpData4 is there.
+    pub const OP_DATA4: u32 = 1 << 10;
+    /// The longer DataSrc of Zen 4 and later.
+    pub const ZEN4: u32 = 1 << 11;
+}
+
+/// One sampled micro-operation: the registers as they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpRecord {
+    /// [`caps`].
+    pub caps: u32,
+    /// IbsOpCtl.
+    pub ctl: u64,
+    /// IbsOpRip.
+    pub rip: u64,
+    /// IbsOpData.
+    pub data: u64,
+    /// IbsOpData2.
+    pub data2: u64,
+    /// IbsOpData3.
+    pub data3: u64,
+    /// IbsDcLinAd.
+    pub linear: u64,
+    /// IbsDcPhysAd.
+    pub physical: u64,
+}
+
+mod data {
+    pub const RIP_INVALID: u64 = 1 << 38;
+}
+
+mod data2 {
+    pub const REMOTE_NODE: u64 = 1 << 4;
+    /// Family 10h and Zen to 3: the line was in the owned state; modified otherwise.
+    pub const CACHE_HIT_STATE: u64 = 1 << 5;
+}
+
+mod data3 {
+    pub const LOAD: u64 = 1;
+    pub const STORE: u64 = 1 << 1;
+    pub const L1TLB_MISS: u64 = 1 << 2;
+    pub const L2TLB_MISS: u64 = 1 << 3;
+    pub const MISS: u64 = 1 << 7;
+    pub const UNCACHED: u64 = 1 << 14;
+    pub const LOCKED: u64 = 1 << 15;
+    pub const NO_MAB: u64 = 1 << 16;
+    pub const LINEAR_VALID: u64 = 1 << 17;
+    pub const PHYSICAL_VALID: u64 = 1 << 18;
+    pub const L2_MISS: u64 = 1 << 20;
+    pub const PREFETCH: u64 = 1 << 21;
+}
+
+/// Where the data came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Level.
+    pub level: Level,
+    /// Distance.
+    pub distance: Distance,
+    /// What the other cache's copy did.
+    pub snoop: Snoop,
+}
+
+impl OpRecord {
+    /// Reads the raw data of an `ibs_op` sample.
+    ///
+    /// # Errors
+    /// If they are too short to hold the registers.
+    pub fn decode(raw: &[u8], offset: u64) -> Result<OpRecord, DecodeError> {
+        let mut bytes = Bytes::new(raw, offset, Endian::Little);
+        let caps = bytes.u32("the capabilities of IBS")?;
+        let mut register = || bytes.u64("a register of IBS");
+        Ok(OpRecord {
+            caps,
+            ctl: register()?,
+            rip: register()?,
+            data: register()?,
+            data2: register()?,
+            data3: register()?,
+            linear: register()?,
+            physical: register()?,
+        })
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.data3 & bit != 0
+    }
+
+    /// Address of the instruction, if the hardware vouches for it.
+    #[must_use]
+    pub fn rip(&self) -> Option<u64> {
+        (self.data & data::RIP_INVALID == 0 && self.rip != 0).then_some(self.rip)
+    }
+
+    /// Data address.
+    #[must_use]
+    pub fn linear_address(&self) -> Option<u64> {
+        self.has(data3::LINEAR_VALID).then_some(self.linear)
+    }
+
+    /// Physical data address (52 bits).
+    #[must_use]
+    pub fn physical_address(&self) -> Option<u64> {
+        self.has(data3::PHYSICAL_VALID).then_some(self.physical & ((1 << 52) - 1))
+    }
+
+    /// What the micro-operation did.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        match (self.has(data3::LOAD), self.has(data3::STORE)) {
+            _ if self.has(data3::PREFETCH) => Operation::Prefetch,
+            (true, true) => Operation::LoadStore,
+            (true, false) => Operation::Load,
+            (false, true) => Operation::Store,
+            (false, false) => Operation::Unknown,
+        }
+    }
+
+    /// A locked operation.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.has(data3::LOCKED)
+    }
+
+    /// Translation.
+    #[must_use]
+    pub fn tlb(&self) -> Tlb {
+        match (self.has(data3::LINEAR_VALID), self.has(data3::L1TLB_MISS), self.has(data3::L2TLB_MISS)) {
+            (false, _, _) => Tlb::Unknown,
+            (true, false, _) => Tlb::L1Hit,
+            (true, true, false) => Tlb::L2Hit,
+            (true, true, true) => Tlb::Miss,
+        }
+    }
+
+    /// Cycles from the miss of the first data cache to the data: loads that missed only.
+    #[must_use]
+    pub fn latency_cycles(&self) -> Option<u32> {
+        let cycles = (self.data3 >> 32) as u32 & 0xffff;
+        (self.has(data3::LOAD) && self.has(data3::MISS) && cycles != 0).then_some(cycles)
+    }
+
+    /// Cycles from tagging to retirement.
+    #[must_use]
+    pub fn tag_to_retire_cycles(&self) -> u32 {
+        (self.data >> 16) as u32 & 0xffff
+    }
+
+    /// Where the data came from. Stores that missed: unknown.
+    #[must_use]
+    pub fn data_source(&self) -> Source {
+        let at = |level, distance| Source { level, distance, snoop: Snoop::Unknown };
+        if !self.has(data3::LOAD | data3::STORE) {
+            return Source::default();
+        }
+        if self.has(data3::UNCACHED) {
+            return at(Level::Uncached, Distance::Unknown);
+        }
+        if !self.has(data3::MISS) {
+            return at(Level::L1, Distance::Local);
+        }
+        // L2Miss is 0 on processors that lack the bit, too; there DataSrc must say.
+        let source = self.data2 & 7 | (self.data2 >> 6 & 3) << 3;
+        let is_load = self.has(data3::LOAD);
+        let beyond =
+            if self.caps & caps::ZEN4 != 0 { self.extended_source(source) } else { self.short_source(source & 7) };
+        match beyond {
+            Some(source) if is_load => source,
+            // Early steppings of Zen 3 set L2Miss wrongly for prefetches and merged misses (erratum 1293), so those do not count.
+            _ if !self.has(data3::L2_MISS | data3::PREFETCH | data3::NO_MAB) => at(Level::L2, Distance::Local),
+            _ if self.has(data3::NO_MAB) => at(Level::LineFill, Distance::Unknown),
+            _ => Source::default(),
+        }
+    }
+
+    fn is_remote_node(&self) -> bool {
+        self.data2 & data2::REMOTE_NODE != 0
+    }
+
+    fn memory(&self, level: Level) -> Source {
+        let distance = if self.is_remote_node() { Distance::Remote } else { Distance::Local };
+        Source { level, distance, snoop: Snoop::Unknown }
+    }
+
+    /// DataSrc from Zen 4 on.
+    fn extended_source(&self, source: u64) -> Option<Source> {
+        let cache = |level, distance| Source { level, distance, snoop: Snoop::Hit };
+        Some(match source {
+            1 => cache(Level::L3, Distance::Local),
+            2 => cache(Level::PeerCache, Distance::SameNode),
+            // A far core complex: of another node if the bit says so.
+            5 if self.is_remote_node() => cache(Level::PeerCache, Distance::Remote),
+            5 => cache(Level::PeerCache, Distance::SameNode),
+            3 => self.memory(Level::Ram),
+            6 => self.memory(Level::PersistentRam),
+            7 => Source { level: Level::Io, ..Source::default() },
+            8 => self.memory(Level::Cxl),
+            // Memory of another agent (an accelerator).
+            12 => Source { level: Level::Ram, distance: Distance::Remote, snoop: Snoop::Unknown },
+            _ => return None,
+        })
+    }
+
+    /// DataSrc of family 10h up to Zen 3.
+    fn short_source(&self, source: u64) -> Option<Source> {
+        let state = if self.data2 & data2::CACHE_HIT_STATE != 0 { Snoop::Hit } else { Snoop::HitModified };
+        let distance = if self.is_remote_node() { Distance::Remote } else { Distance::SameNode };
+        Some(match source {
+            // Family 10h: the L3, or a first or second cache behind it.
+            1 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
+            // Family 10h: another core's cache, of whichever node; Zen: the local L3, or a cache of the same core complex.
+            2 if self.is_remote_node() => Source { level: Level::PeerCache, distance, snoop: state },
+            2 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
+            3 => self.memory(Level::Ram),
+            4 => Source { level: Level::PeerCache, distance, snoop: state },
+            7 => Source { level: Level::Io, ..Source::default() },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD_MISS: u64 = data3::LOAD | data3::MISS | data3::L2_MISS | data3::LINEAR_VALID;
+
+    fn source(caps: u32, data2: u64, data3: u64) -> (Level, Distance) {
+        let source = OpRecord { caps, data2, data3, ..OpRecord::default() }.data_source();
+        (source.level, source.distance)
+    }
+
+    #[test]
+    fn every_data_source_of_zen_4_is_told_apart() {
+        let zen4 = |data2| source(caps::ZEN4, data2, LOAD_MISS);
+        assert_eq!(zen4(1), (Level::L3, Distance::Local));
+        assert_eq!(zen4(2), (Level::PeerCache, Distance::SameNode));
+        assert_eq!(zen4(3), (Level::Ram, Distance::Local));
+        assert_eq!(zen4(3 | data2::REMOTE_NODE), (Level::Ram, Distance::Remote));
+        assert_eq!(zen4(5 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
+        assert_eq!(zen4(5), (Level::PeerCache, Distance::SameNode));
+        assert_eq!(zen4(6), (Level::PersistentRam, Distance::Local));
+        assert_eq!(zen4(7).0, Level::Io);
+        // The high bits of DataSrc are at 6 and 7.
+        assert_eq!(zen4(1 << 6), (Level::Cxl, Distance::Local));
+        assert_eq!(zen4(4 | 1 << 6), (Level::Ram, Distance::Remote));
+        assert_eq!(zen4(0).0, Level::Unknown);
+    }
+
+    #[test]
+    fn older_processors_have_a_shorter_source() {
+        let old = |data2| source(0, data2, LOAD_MISS);
+        assert_eq!(old(2), (Level::L3, Distance::Local));
+        assert_eq!(old(2 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
+        assert_eq!(old(3), (Level::Ram, Distance::Local));
+        assert_eq!(old(3 | data2::REMOTE_NODE), (Level::Ram, Distance::Remote));
+        assert_eq!(old(4 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
+        // Bits 6 and 7 do not belong to the source there.
+        assert_eq!(old(3 | 0xc0), (Level::Ram, Distance::Local));
+    }
+
+    #[test]
+    fn hits_and_merged_misses_need_no_source() {
+        assert_eq!(source(0, 3, data3::LOAD).0, Level::L1);
+        assert_eq!(source(0, 0, data3::LOAD | data3::MISS).0, Level::L2);
+        assert_eq!(source(0, 0, data3::LOAD | data3::MISS | data3::L2_MISS | data3::NO_MAB).0, Level::LineFill);
+        // A store's source is not valid, whatever it holds.
+        assert_eq!(source(caps::ZEN4, 3, data3::STORE | data3::MISS | data3::L2_MISS).0, Level::Unknown);
+        assert_eq!(source(caps::ZEN4, 3, 0).0, Level::Unknown);
+    }
+
+    #[test]
+    fn latency_is_known_for_loads_that_missed_only() {
+        let latency = |data3| OpRecord { data3: data3 | 300 << 32, ..OpRecord::default() }.latency_cycles();
+        assert_eq!(latency(LOAD_MISS), Some(300));
+        assert_eq!(latency(data3::LOAD), None);
+        assert_eq!(latency(data3::STORE | data3::MISS), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Which event a record belongs to, and so how to read it.
+
+use foldhash::{HashMap, HashMapExt};
+
+use crate::abi::{kind, sample};
+use crate::attr::EventAttr;
+use crate::bytes::{Bytes, Endian};
+use crate::error::{DecodeError, Fault};
+use crate::sample::Sample;
+use crate::side_band::{SampleId, SideBand};
+
+/// A record's first eight bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Its type: [`crate::abi::kind`].
+    pub kind: u32,
+    /// `PERF_RECORD_MISC_*`.
+    pub misc: u16,
+    /// Bytes of the record, these included.
+    pub size: u16,
+}
+
+impl Header {
+    /// Bytes of a header.
+    pub const BYTES: usize = 8;
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// If it is cut, or claims a record smaller than itself.
+    #[inline]
+    pub fn decode(bytes: &mut Bytes<'_>) -> Result<Header, DecodeError> {
+        let kind = bytes.u32("a record's header")?;
+        let misc = bytes.u16("a record's header")?;
+        let size = bytes.u16("a record's header")?;
+        if usize::from(size) < Header::BYTES {
+            return Err(bytes.bad("a record's size", u64::from(size)));
+        }
+        Ok(Header { kind, misc, size })
+    }
+
+    /// Whose code ran: [`crate::abi::misc::USER`], [`crate::abi::misc::KERNEL`], ...
+    #[must_use]
+    pub fn cpu_mode(&self) -> u16 {
+        self.misc & crate::abi::misc::CPUMODE_MASK
+    }
+}
+
+/// A decoded record.
+// A sample is large, and most records are samples.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// A sample, with the number of its event in [`Session::events`].
+    Sample(usize, Sample<'a>),
+    /// Anything else, with its trailer.
+    SideBand(SideBand<'a>, SampleId),
+}
+
+/// The events of a recording: what is needed to read its records.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    endian: Endian,
+    events: Vec<EventAttr>,
+    by_id: HashMap<u64, u32>,
+    /// Offset of the id in a sample's body, where all events agree.
+    id_in_sample: Option<usize>,
+    /// Offset of the id from the end of another record, where all events agree.
+    id_from_end: Option<usize>,
+    /// All events ask for the same, so that the event does not matter for the layout.
+    is_uniform: bool,
+}
+
+impl Session {
+    /// A session without events yet.
+    #[must_use]
+    pub fn new(endian: Endian) -> Session {
+        Session { endian, by_id: HashMap::new(), is_uniform: true, ..Session::default() }
+    }
+
+    /// Adds an event with its ids; its number.
+    pub fn add(&mut self, attr: EventAttr, ids: impl IntoIterator<Item = u64>) -> usize {
+        let index = self.events.len();
+        for id in ids {
+            self.by_id.insert(id, index as u32);
+        }
+        self.is_uniform &= self.events.first().is_none_or(|first| {
+            first.sample_type == attr.sample_type
+                && first.read_format == attr.read_format
+                && first.branch_sample_type == attr.branch_sample_type
+                && first.sample_regs_user == attr.sample_regs_user
+                && first.sample_regs_intr == attr.sample_regs_intr
+                && first.sample_id_all() == attr.sample_id_all()
+        });
+        let (in_sample, from_end) = (attr.id_offset_in_sample(), attr.id_offset_from_end());
+        if index == 0 {
+            (self.id_in_sample, self.id_from_end) = (in_sample, from_end);
+        } else {
+            self.id_in_sample = self.id_in_sample.filter(|_| self.id_in_sample == in_sample);
+            self.id_from_end = self.id_from_end.filter(|_| self.id_from_end == from_end);
+        }
+        self.events.push(attr);
+        index
+    }
+
+    /// Adds an id of an event.
+    pub fn add_id(&mut self, id: u64, event: usize) {
+        if event < self.events.len() {
+            self.by_id.insert(id, event as u32);
+        }
+    }
+
+    /// The events.
+    #[must_use]
+    pub fn events(&self) -> &[EventAttr] {
+        &self.events
+    }
+
+    /// The event with this id.
+    #[must_use]
+    pub fn event_of(&self, id: u64) -> Option<usize> {
+        self.by_id.get(&id).map(|&index| index as usize)
+    }
+
+    /// Byte order of the records.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    fn word(&self, body: &[u8], at: usize) -> Option<u64> {
+        Bytes::new(body.get(at..)?, 0, self.endian).u64("").ok()
+    }
+
+    /// The event of a sample with this body, which begins at `offset` of the file.
+    #[inline]
+    fn event_of_sample(&self, body: &[u8], offset: u64) -> Result<usize, DecodeError> {
+        let fail = |fault| DecodeError { offset, fault };
+        match self.events.len() {
+            0 => return Err(fail(Fault::NoEvent)),
+            1 => return Ok(0),
+            _ => {}
+        }
+        let Some(at) = self.id_in_sample else {
+            return if self.is_uniform { Ok(0) } else { Err(fail(Fault::Ambiguous)) };
+        };
+        let id = self
+            .word(body, at)
+            .ok_or_else(|| fail(Fault::Cut { what: "the id", needed: at as u64 + 8, left: body.len() as u64 }))?;
+        match self.event_of(id) {
+            Some(event) => Ok(event),
+            // The kernel writes 0 for events that nobody asked the id of.
+            None if self.is_uniform || id == 0 => Ok(0),
+            None => Err(fail(Fault::UnknownId(id))),
+        }
+    }
+
+    /// The event of another record. Records that the perf tool made up itself may carry no known id: their trailer is that of the first event.
+    fn event_of_other(&self, body: &[u8]) -> Option<&EventAttr> {
+        let id = self.id_from_end.and_then(|from_end| self.word(body, body.len().checked_sub(from_end)?));
+        let event = id.and_then(|id| self.event_of(id)).unwrap_or(0);
+        self.events.get(event)
+    }
+
+    /// Decodes a record: its header, and its body, which begins at `offset` of the file and may have more bytes than the record.
+    ///
+    /// # Errors
+    /// If the record is cut or contradicts itself, or its event is unknown.
+    pub fn decode<'a>(&self, header: Header, body: &'a [u8], offset: u64) -> Result<Record<'a>, DecodeError> {
+        let mut bytes = Bytes::new(body, offset, self.endian);
+        let length = u64::from(header.size).saturating_sub(Header::BYTES as u64);
+        let body = bytes.take(length, "a record")?;
+        let mut bytes = Bytes::new(body, offset, self.endian);
+        if header.kind == kind::SAMPLE {
+            let event = self.event_of_sample(body, offset)?;
+            return Ok(Record::Sample(event, Sample::decode(&self.events[event], &mut bytes)?));
+        }
+        // The perf tool's own records have no trailer.
+        let attr = self.event_of_other(body).filter(|_| header.kind < kind::HEADER_ATTR);
+        let trailer = attr.map_or(0, EventAttr::trailer_bytes).min(body.len());
+        let split = body.len() - trailer;
+        let (own, trailer) = body.split_at(split);
+        let id = match attr {
+            Some(attr) if !trailer.is_empty() => {
+                SampleId::decode(attr, &mut Bytes::new(trailer, offset + split as u64, self.endian))?
+            }
+            _ => SampleId::default(),
+        };
+        let mut bytes = Bytes::new(own, offset, self.endian);
+        Ok(Record::SideBand(SideBand::decode((header.kind, header.misc), attr, &mut bytes)?, id))
+    }
+
+    /// The time of a record without decoding the rest; `None` if it has none (the perf tool's records, events without times).
+    #[must_use]
+    pub fn peek_time(&self, header: Header, body: &[u8]) -> Option<u64> {
+        let body = body.get(..usize::from(header.size).saturating_sub(Header::BYTES))?;
+        if header.kind == kind::SAMPLE {
+            let attr = self.events.get(self.event_of_sample(body, 0).ok()?)?;
+            let before = sample::IDENTIFIER | sample::IP | sample::TID;
+            let at = 8 * (attr.sample_type & before).count_ones() as usize;
+            return attr.samples(sample::TIME).then(|| self.word(body, at))?;
+        }
+        if header.kind >= kind::HEADER_ATTR {
+            return None;
+        }
+        let attr = self.event_of_other(body)?;
+        let after = sample::TIME | sample::ID | sample::STREAM_ID | sample::CPU | sample::IDENTIFIER;
+        let from_end = 8 * (attr.sample_type & after).count_ones() as usize;
+        let has_time = attr.sample_id_all() && attr.samples(sample::TIME);
+        // Records that the tool made up before the recording have a trailer of zeroes: they come first.
+        has_time.then(|| self.word(body, body.len().checked_sub(from_end)?))?
+    }
+}

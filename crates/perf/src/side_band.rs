@@ -1,0 +1,332 @@
+//! Records beside the samples: who began and ended, what was mapped where, what was lost; and the trailer that says whose each is.
+
+use crate::abi::{kind, misc, sample};
+use crate::attr::EventAttr;
+use crate::bytes::{Bytes, Words};
+use crate::error::DecodeError;
+use crate::parts::ReadValues;
+
+/// Who, when, where, and of which event: at the end of records other than samples, if the event has `sample_id_all`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleId {
+    /// Process and thread.
+    pub pid_tid: Option<(u32, u32)>,
+    /// Nanoseconds on the recording's clock.
+    pub time: Option<u64>,
+    /// Id of the event.
+    pub id: Option<u64>,
+    /// Id of the event itself.
+    pub stream_id: Option<u64>,
+    /// CPU.
+    pub cpu: Option<u32>,
+    /// Id of the event, at a fixed place.
+    pub identifier: Option<u64>,
+}
+
+impl SampleId {
+    /// Reads the trailer, which is all of `bytes`.
+    pub(crate) fn decode(attr: &EventAttr, bytes: &mut Bytes<'_>) -> Result<SampleId, DecodeError> {
+        let asked = attr.sample_type;
+        let mut out = SampleId::default();
+        if asked & sample::TID != 0 {
+            out.pid_tid = Some((bytes.u32("the process id")?, bytes.u32("the thread id")?));
+        }
+        let mut word = |bit: u64, what| if asked & bit != 0 { bytes.u64(what).map(Some) } else { Ok(None) };
+        out.time = word(sample::TIME, "the time")?;
+        out.id = word(sample::ID, "the id")?;
+        out.stream_id = word(sample::STREAM_ID, "the stream id")?;
+        if asked & sample::CPU != 0 {
+            out.cpu = Some(bytes.u32("the CPU")?);
+            bytes.u32("the CPU")?;
+        }
+        if asked & sample::IDENTIFIER != 0 {
+            out.identifier = Some(bytes.u64("the identifier")?);
+        }
+        Ok(out)
+    }
+}
+
+/// What tells a mapped file from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileIdentity<'a> {
+    /// The record does not say (MMAP).
+    #[default]
+    Unknown,
+    /// Where the file system has it.
+    Inode {
+        /// Device, major and minor.
+        device: (u32, u32),
+        /// Inode.
+        inode: u64,
+        /// Generation.
+        generation: u64,
+    },
+    /// Its GNU build id.
+    BuildId(&'a [u8]),
+}
+
+/// A mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// Process; `u32::MAX` for the kernel itself.
+    pub pid: u32,
+    /// Thread that mapped.
+    pub tid: u32,
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Offset in the file, in bytes.
+    pub file_offset: u64,
+    /// Which file.
+    pub identity: FileIdentity<'a>,
+    /// `PROT_*`; `None` where the record does not say.
+    pub protection: Option<u32>,
+    /// `MAP_*`; `None` where the record does not say.
+    pub flags: Option<u32>,
+    /// It can be executed.
+    pub is_executable: bool,
+    /// Path, or `//anon`, `[heap]`, `[stack]`, `[vdso]`, ...
+    pub path: &'a [u8],
+}
+
+/// A task's beginning or end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskChange {
+    /// Process.
+    pub pid: u32,
+    /// Its parent.
+    pub parent_pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Thread that made it.
+    pub parent_tid: u32,
+    /// Nanoseconds on the recording's clock.
+    pub time: u64,
+}
+
+/// A record that is no sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum SideBand<'a> {
+    Mmap(Mapping<'a>),
+    Comm {
+        pid: u32,
+        tid: u32,
+        name: &'a [u8],
+        /// The name comes of an exec: a new image began.
+        by_exec: bool,
+    },
+    Fork(TaskChange),
+    Exit(TaskChange),
+    /// Records lost because the buffer was full.
+    Lost {
+        id: u64,
+        count: u64,
+    },
+    /// Samples that the hardware lost.
+    LostSamples {
+        count: u64,
+    },
+    /// Sampling was slowed down (`begins`) or let go on.
+    Throttle {
+        begins: bool,
+        time: u64,
+        id: u64,
+        stream_id: u64,
+    },
+    Read {
+        pid: u32,
+        tid: u32,
+        values: ReadValues<'a>,
+    },
+    /// More of the AUX buffer is there. `flags` as [`crate::abi::aux_flag`].
+    Aux {
+        offset: u64,
+        size: u64,
+        flags: u64,
+    },
+    ItraceStart {
+        pid: u32,
+        tid: u32,
+    },
+    /// A context switch; the record's trailer says of whom. `other`: the task before or after, where the event is CPU-wide.
+    Switch {
+        out: bool,
+        preempted: bool,
+        other: Option<(u32, u32)>,
+    },
+    /// Device and inode of each namespace, in turn.
+    Namespaces {
+        pid: u32,
+        tid: u32,
+        links: Words<'a>,
+    },
+    Cgroup {
+        id: u64,
+        path: &'a [u8],
+    },
+    FinishedRound,
+    FinishedInit,
+    IdIndex {
+        /// Of each event: id, index, CPU, thread.
+        entries: Words<'a>,
+    },
+    ThreadMap,
+    /// The trace data follow the record.
+    Auxtrace {
+        size: u64,
+        offset: u64,
+        reference: u64,
+        index: u32,
+        tid: u32,
+        cpu: u32,
+    },
+    AuxtraceInfo {
+        kind: u32,
+        words: Words<'a>,
+    },
+    /// How the recording's clock follows from the time-stamp counter.
+    TimeConv {
+        shift: u64,
+        multiplier: u64,
+        zero: u64,
+    },
+    /// A type that is known and not looked into here, or one that is not known.
+    Other {
+        kind: u32,
+    },
+}
+
+impl<'a> SideBand<'a> {
+    /// Reads the body of a record (without header and trailer).
+    pub(crate) fn decode(
+        kind_and_misc: (u32, u16),
+        attr: Option<&EventAttr>,
+        bytes: &mut Bytes<'a>,
+    ) -> Result<SideBand<'a>, DecodeError> {
+        let (kind, misc) = kind_and_misc;
+        Ok(match kind {
+            kind::MMAP | kind::MMAP2 => SideBand::Mmap(mapping(kind, misc, bytes)?),
+            kind::COMM => {
+                let (pid, tid) = task(bytes)?;
+                SideBand::Comm { pid, tid, name: bytes.text(), by_exec: misc & misc::COMM_EXEC != 0 }
+            }
+            kind::FORK => SideBand::Fork(task_change(bytes)?),
+            kind::EXIT => SideBand::Exit(task_change(bytes)?),
+            kind::LOST => SideBand::Lost { id: bytes.u64("the id")?, count: bytes.u64("the number lost")? },
+            kind::LOST_SAMPLES => SideBand::LostSamples { count: bytes.u64("the number lost")? },
+            kind::THROTTLE | kind::UNTHROTTLE => SideBand::Throttle {
+                begins: kind == kind::THROTTLE,
+                time: bytes.u64("the time")?,
+                id: bytes.u64("the id")?,
+                stream_id: bytes.u64("the stream id")?,
+            },
+            kind::READ => {
+                let (pid, tid) = task(bytes)?;
+                match attr {
+                    Some(attr) => SideBand::Read { pid, tid, values: ReadValues::decode(attr, bytes)? },
+                    None => SideBand::Other { kind },
+                }
+            }
+            kind::AUX => SideBand::Aux {
+                offset: bytes.u64("the offset")?,
+                size: bytes.u64("the size")?,
+                flags: bytes.u64("the flags")?,
+            },
+            kind::ITRACE_START => {
+                let (pid, tid) = task(bytes)?;
+                SideBand::ItraceStart { pid, tid }
+            }
+            kind::SWITCH | kind::SWITCH_CPU_WIDE => SideBand::Switch {
+                out: misc & misc::SWITCH_OUT != 0,
+                preempted: misc & misc::SWITCH_OUT_PREEMPT != 0,
+                other: if kind == kind::SWITCH { None } else { Some(task(bytes)?) },
+            },
+            kind::NAMESPACES => {
+                let (pid, tid) = task(bytes)?;
+                let count = bytes.u64("the number of namespaces")?;
+                SideBand::Namespaces { pid, tid, links: bytes.words(count.saturating_mul(2), "namespaces")? }
+            }
+            kind::CGROUP => SideBand::Cgroup { id: bytes.u64("the id")?, path: bytes.text() },
+            _ => tool_record(kind, bytes)?,
+        })
+    }
+}
+
+/// What the perf tool adds.
+fn tool_record<'a>(kind: u32, bytes: &mut Bytes<'a>) -> Result<SideBand<'a>, DecodeError> {
+    Ok(match kind {
+        kind::FINISHED_ROUND => SideBand::FinishedRound,
+        kind::FINISHED_INIT => SideBand::FinishedInit,
+        kind::THREAD_MAP => SideBand::ThreadMap,
+        kind::ID_INDEX => {
+            let count = bytes.u64("the number of ids")?;
+            SideBand::IdIndex { entries: bytes.words(count.saturating_mul(4), "ids")? }
+        }
+        kind::AUXTRACE => SideBand::Auxtrace {
+            size: bytes.u64("the size")?,
+            offset: bytes.u64("the offset")?,
+            reference: bytes.u64("the reference")?,
+            index: bytes.u32("the index")?,
+            tid: bytes.u32("the thread id")?,
+            cpu: bytes.u32("the CPU")?,
+        },
+        kind::AUXTRACE_INFO => {
+            let auxtrace = bytes.u32("the kind of trace")?;
+            bytes.u32("the kind of trace")?;
+            let count = bytes.left() as u64 / 8;
+            SideBand::AuxtraceInfo { kind: auxtrace, words: bytes.words(count, "what is known of the trace")? }
+        }
+        kind::TIME_CONV => SideBand::TimeConv {
+            shift: bytes.u64("the shift")?,
+            multiplier: bytes.u64("the multiplier")?,
+            zero: bytes.u64("the zero")?,
+        },
+        kind => SideBand::Other { kind },
+    })
+}
+
+fn task(bytes: &mut Bytes<'_>) -> Result<(u32, u32), DecodeError> {
+    Ok((bytes.u32("the process id")?, bytes.u32("the thread id")?))
+}
+
+fn task_change(bytes: &mut Bytes<'_>) -> Result<TaskChange, DecodeError> {
+    Ok(TaskChange {
+        pid: bytes.u32("the process id")?,
+        parent_pid: bytes.u32("the parent's process id")?,
+        tid: bytes.u32("the thread id")?,
+        parent_tid: bytes.u32("the parent's thread id")?,
+        time: bytes.u64("the time")?,
+    })
+}
+
+fn mapping<'a>(kind: u32, misc: u16, bytes: &mut Bytes<'a>) -> Result<Mapping<'a>, DecodeError> {
+    const PROT_EXEC: u32 = 4;
+    /// Room for the longest build id.
+    const BUILD_ID_BYTES: u64 = 20;
+    let (pid, tid) = task(bytes)?;
+    let addr = bytes.u64("the address")?;
+    let len = bytes.u64("the length")?;
+    let file_offset = bytes.u64("the file offset")?;
+    let mut out = Mapping { pid, tid, addr, len, file_offset, ..Mapping::default() };
+    if kind == kind::MMAP2 {
+        out.identity = if misc & misc::MMAP_BUILD_ID != 0 {
+            let size = bytes.u8("the build id's size")?;
+            bytes.take(3, "the build id's size")?;
+            let id = bytes.take(BUILD_ID_BYTES, "the build id")?;
+            FileIdentity::BuildId(&id[..usize::from(size).min(id.len())])
+        } else {
+            FileIdentity::Inode {
+                device: (bytes.u32("the device")?, bytes.u32("the device")?),
+                inode: bytes.u64("the inode")?,
+                generation: bytes.u64("the inode's generation")?,
+            }
+        };
+        out.protection = Some(bytes.u32("the protection")?);
+        out.flags = Some(bytes.u32("the flags")?);
+    }
+    out.is_executable = out.protection.map_or(misc & misc::MMAP_DATA == 0, |bits| bits & PROT_EXEC != 0);
+    out.path = bytes.text();
+    Ok(out)
+}
