@@ -25,6 +25,12 @@ const ROUTERS_MAX: usize = 64;
 const LINKS_MAX: usize = 8192;
 const PATHS_MAX: usize = 64;
 pub const DISTANCE_MAX: u32 = 255;
+/// Smallest and greatest value of each figure for the traffic model.
+pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
+pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
+pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
+pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
+pub const OWN_NS: (f64, f64) = (0.0, 1000.0);
 
 /// Checks everything but connectedness, which needs the routes.
 pub fn parts(parts: &MachineParts) -> Result<(), Problem> {
@@ -34,6 +40,7 @@ pub fn parts(parts: &MachineParts) -> Result<(), Problem> {
     links(parts, &nodes)?;
     routes(parts, &nodes)?;
     matrices(parts)?;
+    traffic(parts)?;
     if let Some(clock) = parts.clock_mhz {
         within("clock_mhz", "the clock", clock, CLOCK_MHZ_MIN, CLOCK_MHZ_MAX, "MHz")?;
     }
@@ -253,6 +260,24 @@ fn chain(parts: &MachineParts, path: &[LinkId], from: NodeId, to: NodeId) -> Res
         at = link.to;
     }
     if at == Endpoint::Node(to) { Ok(()) } else { Err(format!("it ends at {}", end_name(parts, at))) }
+}
+
+fn traffic(parts: &MachineParts) -> Result<(), Problem> {
+    let given = &parts.traffic;
+    let figures = [
+        ("controller_efficiency", "of peak", given.controller_efficiency, EFFICIENCY),
+        ("write_turnaround", "of a read's time", given.write_turnaround, TURNAROUND),
+        ("message_bytes", "bytes", given.message_bytes, MESSAGE_BYTES),
+        ("stream_outstanding", "accesses", given.stream_outstanding, OUTSTANDING),
+        ("stream_own_ns", "ns", given.stream_own_ns, OWN_NS),
+        ("stride_outstanding", "accesses", given.stride_outstanding, OUTSTANDING),
+    ];
+    for (name, unit, value, (min, max)) in figures {
+        if let Some(value) = value {
+            within(&format!("traffic.{name}"), "the value", value, min, max, unit)?;
+        }
+    }
+    Ok(())
 }
 
 fn matrices(parts: &MachineParts) -> Result<(), Problem> {

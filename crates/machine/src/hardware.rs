@@ -192,6 +192,25 @@ pub enum Routing {
     Widest,
 }
 
+/// What the traffic model needs to know beyond latencies and bandwidths. `None` means that nobody told us: the model then takes its
+/// stated default, or cannot say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrafficFigures {
+    /// Share of the peak memory bandwidth that a controller reaches on reads alone, 0 to 1: row misses, refresh and the rest in one figure.
+    pub controller_efficiency: Option<f64>,
+    /// How much longer a controller is busy with a line written than with a line read, as a share of the latter: turning the bus round.
+    pub write_turnaround: Option<f64>,
+    /// Bytes on a link of a message without data (request, probe, acknowledgement), and of the header of one with data.
+    pub message_bytes: Option<f64>,
+    /// Memory accesses that one thread running STREAM keeps outstanding, with all that is prefetched for it.
+    pub stream_outstanding: Option<f64>,
+    /// Nanoseconds that a core itself needs per line of 64 bytes in STREAM.
+    pub stream_own_ns: Option<f64>,
+    /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line.
+    pub stride_outstanding: Option<f64>,
+}
+
 /// A number or a few words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

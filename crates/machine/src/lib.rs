@@ -37,6 +37,7 @@ pub use hardware::Node;
 pub use hardware::NodeKind;
 pub use hardware::Router;
 pub use hardware::Routing;
+pub use hardware::TrafficFigures;
 pub use ids::CoreId;
 pub use ids::CpuId;
 pub use ids::LinkId;

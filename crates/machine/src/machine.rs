@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::error::{MachineError, Problem};
-use crate::hardware::{Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing};
+use crate::hardware::{Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures};
 use crate::ids::{CpuId, LinkId, NodeId};
 use crate::parts::MachineParts;
 use crate::route::{Edge, Graph};
@@ -187,6 +187,11 @@ impl Machine {
     /// Whether every miss sends probes to all nodes; `None` where unknown.
     pub fn broadcasts_probes(&self) -> Option<bool> {
         self.parts.coherence.map(|c| c == Coherence::Broadcast)
+    }
+
+    /// What the description tells the traffic model.
+    pub fn traffic(&self) -> &TrafficFigures {
+        &self.parts.traffic
     }
 
     /// Every figure of the description with its source, in the order of the file.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::{Cache, Coherence, Cpu, Figure, Link, MachineSource, Node, Router, Routing};
+use crate::hardware::{Cache, Coherence, Cpu, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures};
 use crate::ids::{LinkId, NodeId};
 
 /// Everything that a description can say; derived tables are not in it.
@@ -27,6 +27,9 @@ pub struct MachineParts {
     pub distances: Vec<Vec<Option<u32>>>,
     /// Idle latency in nanoseconds of a dependent random load, `[from][to]`.
     pub idle_latency_ns: Vec<Vec<Option<f64>>>,
+    /// Not in the machines of older traces.
+    #[serde(default)]
+    pub traffic: TrafficFigures,
     pub figures: Vec<Figure>,
     /// What could not be read, or was read and looks odd, in whole sentences.
     pub notes: Vec<String>,

@@ -8,8 +8,27 @@
 //! Everything here is a pure function. Nodes are *dense indexes* into [`numapilot_machine::Machine::nodes`], not the kernel's
 //! numbers: the model lives in arrays.
 
+mod accelerate;
+mod adjoint;
+mod answer;
+mod error;
 mod load;
+mod metrics;
+mod network;
+mod probes;
+mod run_time;
+mod service;
 mod solution;
+mod solver;
+mod state;
+mod system;
+mod ways;
 
+pub use error::TrafficError;
 pub use load::{Background, Class, Load};
+pub use metrics::{Imbalance, Metrics, metrics};
+pub use run_time::finish_times_s;
+pub use service::{DEFAULT_CONTROLLER_EFFICIENCY, DEFAULT_MESSAGE_BYTES, DEFAULT_WRITE_TURNAROUND};
 pub use solution::{Solution, StationLoad};
+pub use solver::Solver;
+pub use system::{LINE_BYTES, MemorySystem};

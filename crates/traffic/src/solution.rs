@@ -4,7 +4,7 @@ use numapilot_machine::{LinkId, NodeId};
 use serde::Serialize;
 
 /// One station: a memory controller or a directed link.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StationLoad {
     /// The controller's node, if it is one.
     pub controller: Option<NodeId>,
@@ -33,8 +33,12 @@ pub struct Solution {
     pub marginal_ns: Vec<Vec<f64>>,
     /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
     pub stations: Vec<StationLoad>,
+    /// Share of the background traffic that the stations have room for: 1 unless it alone would fill one.
+    pub background_carried: f64,
     /// Iterations until the fixed point was reached.
     pub iterations: u32,
     /// Largest relative change in the last iteration; above the solver's tolerance it did not converge, and whoever shows the figures says so.
     pub residual: f64,
+    /// The same of `marginal_ns`, which has an iteration of its own.
+    pub adjoint_residual: f64,
 }

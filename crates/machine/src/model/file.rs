@@ -34,6 +34,20 @@ pub struct ModelFile {
     pub idle_latency: Vec<Spanned<RawLatency>>,
     #[serde(default)]
     pub distances: Vec<Spanned<RawDistance>>,
+    #[serde(default)]
+    pub traffic: RawTraffic,
+}
+
+/// Figures of the traffic model.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawTraffic {
+    pub controller_efficiency: Option<Spanned<RawFigure>>,
+    pub write_turnaround: Option<Spanned<RawFigure>>,
+    pub message_bytes: Option<Spanned<RawFigure>>,
+    pub stream_outstanding: Option<Spanned<RawFigure>>,
+    pub stream_own_ns: Option<Spanned<RawFigure>>,
+    pub stride_outstanding: Option<Spanned<RawFigure>>,
 }
 
 /// A number with its source.

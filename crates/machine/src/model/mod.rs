@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use crate::check;
 use crate::error::{MachineError, Problem};
-use crate::hardware::{Endpoint, Figure, FigureValue, Link, MachineSource, Router};
+use crate::hardware::{Endpoint, Figure, FigureValue, Link, MachineSource, Router, TrafficFigures};
 use crate::ids::{LinkId, NodeId, RouterId, SocketId};
 use crate::machine::Machine;
 use crate::parts::{MachineParts, RouteParts};
@@ -98,6 +98,7 @@ impl Reader<'_> {
             routes,
             distances: vec![vec![None; count]; count],
             idle_latency_ns: vec![vec![None; count]; count],
+            traffic: self.traffic()?,
             figures: Vec::new(),
             notes: Vec::new(),
         };
@@ -298,6 +299,22 @@ impl Reader<'_> {
             }
         }
         Ok(links)
+    }
+
+    /// The figures of `[traffic]`, each optional.
+    fn traffic(&mut self) -> Result<TrafficFigures, MachineError> {
+        let raw = &self.raw.traffic;
+        let mut optional = |name: &str, unit: &str, figure: &Option<Spanned<RawFigure>>, (min, max): (f64, f64)| {
+            figure.as_ref().map(|f| self.figure(&format!("traffic.{name}"), unit, f, min, max)).transpose()
+        };
+        Ok(TrafficFigures {
+            controller_efficiency: optional("controller_efficiency", "of peak", &raw.controller_efficiency, check::EFFICIENCY)?,
+            write_turnaround: optional("write_turnaround", "of a read's time", &raw.write_turnaround, check::TURNAROUND)?,
+            message_bytes: optional("message_bytes", "bytes", &raw.message_bytes, check::MESSAGE_BYTES)?,
+            stream_outstanding: optional("stream_outstanding", "accesses", &raw.stream_outstanding, check::OUTSTANDING)?,
+            stream_own_ns: optional("stream_own_ns", "ns", &raw.stream_own_ns, check::OWN_NS)?,
+            stride_outstanding: optional("stride_outstanding", "accesses", &raw.stride_outstanding, check::OUTSTANDING)?,
+        })
     }
 
     /// Explicit routes: lists of ends, turned into links.

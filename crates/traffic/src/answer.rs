@@ -1,0 +1,108 @@
+//! From the fixed point to what people read: latencies of pairs, marginal costs, loads of stations.
+
+use crate::load::Load;
+use crate::network::Network;
+use crate::solution::{Solution, StationLoad};
+use crate::state::{State, own_view};
+use crate::system::{LINE_BYTES, MemorySystem, Station};
+use crate::ways::{Visit, Way};
+
+const NS: f64 = 1e9;
+
+/// Scratch for filling solutions.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// By station: the stretch that the threads of one node see.
+    stretch: Vec<f64>,
+}
+
+impl Answer {
+    /// Fills every field that the fixed point tells.
+    pub fn fill(
+        &mut self,
+        solution: &mut Solution,
+        system: &MemorySystem,
+        load: &Load,
+        network: &Network,
+        state: &State,
+        delay: &[f64],
+    ) {
+        solution.throughput_per_s.clear();
+        solution.throughput_per_s.extend(state.per_ns.iter().map(|x| x * NS));
+        solution.latency_ns.clone_from(&state.latency_ns);
+        solution.background_carried = network.background_carried;
+        for matrix in [&mut solution.path_ns, &mut solution.marginal_ns] {
+            matrix.resize_with(system.nodes(), Vec::new);
+            matrix.iter_mut().for_each(|row| row.resize(system.nodes(), f64::NAN));
+        }
+        for from in 0..system.nodes() {
+            self.view_from(network, state, from);
+            for to in 0..system.nodes() {
+                let way = system.way(from, to);
+                let path = way.and_then(|way| {
+                    let excess = state.excess_ns[from * system.nodes() + to];
+                    Some(way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess)
+                });
+                solution.path_ns[from][to] = path.unwrap_or(f64::NAN);
+                let others = |way: &Way| weigh(&way.request, delay) + weigh(&way.answer, delay) + weigh(&way.probe_load, delay);
+                solution.marginal_ns[from][to] = path.zip(way).map_or(f64::NAN, |(own, way)| own + others(way));
+            }
+        }
+        stations(solution, system, load, network, state);
+    }
+
+    /// What accesses of the threads on `from` see at each station, on average over them; what a stranger's would where there are none.
+    fn view_from(&mut self, network: &Network, state: &State, from: usize) {
+        self.stretch.clone_from(&state.stretch);
+        let rows = || network.rows.iter().enumerate().filter(|(_, row)| row.from == from);
+        let all: f64 = rows().map(|(class, _)| state.per_ns[class]).sum();
+        if all <= 0.0 {
+            return;
+        }
+        for (class, row) in rows() {
+            for entry in network.entries_of(row) {
+                let view = own_view(row, entry, state.open[entry.station], state.cycle_ns[class]);
+                let stranger = state.stretch[entry.station];
+                self.stretch[entry.station] -= state.per_ns[class] / all * stranger * (1.0 - view.factor);
+            }
+        }
+    }
+}
+
+/// Sum of visits' service times, each times its station's value.
+fn weigh(visits: &[Visit], by_station: &[f64]) -> f64 {
+    visits.iter().map(|v| v.service_ns * by_station[v.station]).sum()
+}
+
+fn stations(solution: &mut Solution, system: &MemorySystem, load: &Load, network: &Network, state: &State) {
+    solution.stations.resize(system.stations(), StationLoad::default());
+    for (station, out) in solution.stations.iter_mut().enumerate() {
+        out.utilisation = network.base[station];
+        out.queue = network.base[station] * state.stretch[station];
+    }
+    for (class, row) in network.rows.iter().enumerate() {
+        for entry in network.entries_of(row) {
+            let view = own_view(row, entry, state.open[entry.station], state.cycle_ns[class]);
+            let out = &mut solution.stations[entry.station];
+            let per_ns = state.per_ns[class];
+            out.utilisation += per_ns * (entry.demand_ns + entry.aside_ns);
+            out.queue += per_ns * state.stretch[entry.station] * (entry.demand_ns * view.factor + entry.aside_ns);
+        }
+    }
+    for (station, out) in solution.stations.iter_mut().enumerate() {
+        (out.controller, out.link, out.bytes_per_s) = match system.kinds()[station] {
+            Station::Controller { node, id } => (Some(id), None, controller_bytes(load, network, state, node)),
+            Station::Link { id, bandwidth_bytes_per_s } => (None, Some(id), out.utilisation * bandwidth_bytes_per_s),
+        };
+    }
+}
+
+/// Bytes per second read and written at a node's controller.
+fn controller_bytes(load: &Load, network: &Network, state: &State, node: usize) -> f64 {
+    let classes = load.classes.iter().zip(&state.per_ns);
+    let lines: f64 = classes.map(|(class, per_ns)| per_ns * (class.reads[node] + 2.0 * class.writes[node])).sum();
+    let copies = |b: &crate::Background| {
+        b.bytes_per_s * (f64::from(u8::from(b.source == node)) + f64::from(u8::from(b.target == node)))
+    };
+    lines * LINE_BYTES * NS + load.background.iter().map(copies).sum::<f64>() * network.background_carried
+}

@@ -1,0 +1,78 @@
+//! [`Solver`]: one load after another on one machine, from where the last one ended, without allocating.
+
+use crate::accelerate::Accelerator;
+use crate::adjoint::Adjoint;
+use crate::answer::Answer;
+use crate::error::TrafficError;
+use crate::load::Load;
+use crate::network::Network;
+use crate::solution::Solution;
+use crate::state::State;
+use crate::system::MemorySystem;
+
+/// Relative change at which the fixed point is reached.
+pub const TOLERANCE: f64 = 1e-10;
+const ITERATIONS_MAX: u32 = 2000;
+
+/// Solves loads. It keeps its vectors and begins where the last solution ended, which a simulation's next epoch or a search's next candidate is
+/// near to. The same sequence of loads gives the same solutions to the last bit; another sequence gives the same within
+/// [`TOLERANCE`].
+#[derive(Clone, Debug, Default)]
+pub struct Solver {
+    network: Network,
+    state: State,
+    point: Vec<f64>,
+    image: Vec<f64>,
+    accelerator: Accelerator,
+    adjoint: Adjoint,
+    answer: Answer,
+    solution: Solution,
+}
+
+impl Solver {
+    /// Solves `load` on `system`. The solution stays valid until the next call. A load that cannot be leaves the last solution in place.
+    pub fn solve(&mut self, system: &MemorySystem, load: &Load) -> Result<&Solution, TrafficError> {
+        self.network.build(system, load)?;
+        let length = system.stations() + self.network.rows.len();
+        let warm = self.point.len() == length && self.state.stretch.len() == system.stations();
+        self.state.begin(system, &self.network);
+        if warm {
+            self.state.read_logs(&self.point);
+        } else {
+            self.state.write_logs(&mut self.point);
+            self.adjoint.reset();
+        }
+        self.image.resize(length, 0.0);
+        let (iterations, residual) = self.iterate(system);
+        self.state.settle(system, &self.network);
+        self.solution.iterations = iterations;
+        self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
+        self.solution.residual = residual;
+        self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint.delay);
+        Ok(&self.solution)
+    }
+
+    /// Forgets the last solution: the next load is solved as if it were the first.
+    pub fn forget(&mut self) {
+        self.point.clear();
+    }
+
+    /// The last solution.
+    pub fn into_solution(self) -> Solution {
+        self.solution
+    }
+
+    fn iterate(&mut self, system: &MemorySystem) -> (u32, f64) {
+        self.accelerator.reset(self.point.len());
+        let mut residual = f64::INFINITY;
+        for iteration in 1..=ITERATIONS_MAX {
+            self.state.advance(system, &self.network, &mut self.image);
+            residual = self.accelerator.step(&mut self.point, &self.image);
+            self.state.read_logs(&self.point);
+            if residual < TOLERANCE {
+                return (iteration, residual);
+            }
+        }
+        (ITERATIONS_MAX, residual)
+    }
+}

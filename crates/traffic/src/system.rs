@@ -1,0 +1,123 @@
+//! [`MemorySystem`]: a machine as the model sees it: stations, the way of every access, fixed latencies.
+
+use numapilot_machine::{LinkId, Machine, NodeId};
+
+use crate::error::TrafficError;
+use crate::load::Load;
+use crate::service::Service;
+use crate::solution::Solution;
+use crate::solver::Solver;
+use crate::ways::Way;
+
+/// Bytes that one access moves: a cache line.
+pub const LINE_BYTES: f64 = 64.0;
+/// By how much the services on a way may exceed its idle latency before that is an error: rounding of published figures.
+const LATENCY_TOLERANCE: f64 = 0.01;
+
+/// What a station is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Station {
+    /// Memory controller of a node, by index and number.
+    Controller { node: usize, id: NodeId },
+    /// A directed link.
+    Link { id: LinkId, bandwidth_bytes_per_s: f64 },
+}
+
+/// The memory system of a machine: what [`Solver`] needs to answer any [`Load`]. Immutable; make it once per machine.
+#[derive(Clone, Debug)]
+pub struct MemorySystem {
+    nodes: usize,
+    clock_mhz: Option<f64>,
+    stations: Vec<Station>,
+    /// `[from * nodes + to]`.
+    ways: Vec<Option<Way>>,
+    broadcasts: bool,
+}
+
+impl MemorySystem {
+    /// The memory system of `machine`. Fails where the machine lacks what the model needs: memory bandwidths, links (of several nodes) with their bandwidths,
+    /// idle latencies; or where these contradict each other.
+    pub fn new(machine: &Machine) -> Result<Self, TrafficError> {
+        let service = Service::new(machine)?;
+        let nodes = machine.nodes();
+        if machine.links().is_empty() && nodes.len() > 1 {
+            return Err(TrafficError::NoLinks { machine: machine.name().to_owned() });
+        }
+        let mut ways = Vec::with_capacity(nodes.len() * nodes.len());
+        for from in 0..nodes.len() {
+            for to in 0..nodes.len() {
+                let mut way = Way::new(machine, &service, from, to);
+                if let Some(way) = way.as_mut().filter(|_| nodes[from].has_cpus()) {
+                    way.fixed_ns = Some(fixed_ns(machine, way, nodes[from].id, nodes[to].id)?);
+                }
+                ways.push(way);
+            }
+        }
+        let controllers = nodes.iter().enumerate().filter(|(_, n)| n.has_memory());
+        let controllers = controllers.map(|(node, n)| Station::Controller { node, id: n.id });
+        let links = machine.links().iter();
+        let links = links.map(|l| Station::Link { id: l.id, bandwidth_bytes_per_s: l.bandwidth_bytes_per_s });
+        Ok(Self {
+            nodes: nodes.len(),
+            clock_mhz: machine.clock_mhz(),
+            stations: controllers.chain(links).collect(),
+            ways,
+            broadcasts: machine.broadcasts_probes() == Some(true),
+        })
+    }
+
+    /// How many nodes the machine has; loads and solutions index them from 0.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// How many stations there are: controllers, then directed links.
+    pub fn stations(&self) -> usize {
+        self.stations.len()
+    }
+
+    /// Core clock in MHz, where the machine tells it.
+    pub fn clock_mhz(&self) -> Option<f64> {
+        self.clock_mhz
+    }
+
+    /// Answers one load. Who asks often keeps a [`Solver`].
+    pub fn solve(&self, load: &Load) -> Result<Solution, TrafficError> {
+        let mut solver = Solver::default();
+        solver.solve(self, load)?;
+        Ok(solver.into_solution())
+    }
+
+    /// Indexes of the nodes with memory, in the order of their controllers.
+    pub(crate) fn controllers(&self) -> impl Iterator<Item = usize> {
+        self.stations.iter().filter_map(|station| match station {
+            Station::Controller { node, .. } => Some(*node),
+            Station::Link { .. } => None,
+        })
+    }
+
+    pub(crate) fn kinds(&self) -> &[Station] {
+        &self.stations
+    }
+
+    pub(crate) fn way(&self, from: usize, to: usize) -> Option<&Way> {
+        self.ways[from * self.nodes + to].as_ref()
+    }
+
+    pub(crate) fn broadcasts(&self) -> bool {
+        self.broadcasts
+    }
+}
+
+/// Idle latency less the services on the way.
+fn fixed_ns(machine: &Machine, way: &Way, from: NodeId, to: NodeId) -> Result<f64, TrafficError> {
+    let machine_name = || machine.name().to_owned();
+    let Some(idle_ns) = machine.idle_latency_ns(from, to) else {
+        return Err(TrafficError::NoLatency { machine: machine_name(), from, to });
+    };
+    let service_ns = way.service_ns();
+    if service_ns > idle_ns * (1.0 + LATENCY_TOLERANCE) {
+        return Err(TrafficError::ServiceExceedsLatency { machine: machine_name(), from, to, idle_ns, service_ns });
+    }
+    Ok((idle_ns - service_ns).max(0.0))
+}

@@ -1,0 +1,124 @@
+//! The way of one access: which stations its messages visit and how long each is busy with them, from a machine's routes.
+//!
+//! A *visit* is a station with the service time that one access asks of it on average. Where a pair has several equal paths its
+//! messages use them evenly, so a visit's time is the sum over paths divided by their number.
+
+use numapilot_machine::{Machine, NodeId};
+
+use crate::service::Service;
+
+/// A station and the time in nanoseconds that one access keeps it busy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visit {
+    pub station: usize,
+    pub service_ns: f64,
+}
+
+/// Everything that an access from one node to another's memory does.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// Messages on which the access waits in any case: the request.
+    pub request: Vec<Visit>,
+    /// And then the controller and the line's way back.
+    pub answer: Vec<Visit>,
+    /// On machines that broadcast: for each other node with CPUs, the probe to it and its answer. They run beside `answer`.
+    pub probes: Vec<Vec<Visit>>,
+    /// What all probes of one access put on the links.
+    pub probe_load: Vec<Visit>,
+    /// A line written back later: its way, the controller, the acknowledgement.
+    pub write_back: Vec<Visit>,
+    /// What of the idle latency is no service: caches, crossbars, wires, the DRAM's own latency. `None` where nobody accesses (no
+    /// CPUs, or no memory).
+    pub fixed_ns: Option<f64>,
+}
+
+impl Way {
+    /// The way from node `from` to the memory of node `to`, both by index; `None` where `to` has no memory or cannot be reached.
+    pub fn new(machine: &Machine, service: &Service, from: usize, to: usize) -> Option<Self> {
+        let controller = service.controller_of[to]?;
+        let ids: Vec<NodeId> = machine.nodes().iter().map(|n| n.id).collect();
+        if from != to && machine.routes(ids[from], ids[to]).is_empty() {
+            return None;
+        }
+        let mut gather = Gather { machine, service, sums: vec![0.0; service.stations()], visited: Vec::new() };
+        let there = (ids[from], ids[to]);
+        let back = (ids[to], ids[from]);
+        gather.message(there, false);
+        let request = gather.take();
+        gather.add(controller, service.read_ns[to]);
+        gather.message(back, true);
+        let answer = gather.take();
+        gather.message(there, true);
+        gather.add(controller, service.write_ns[to]);
+        gather.message(back, false);
+        let write_back = gather.take();
+        let mut way = Self { request, answer, write_back, ..Self::default() };
+        if machine.broadcasts_probes() == Some(true) {
+            let others = machine.nodes().iter().filter(|n| n.has_cpus() && n.id != ids[to]).map(|n| n.id);
+            way.probes(&mut gather, ids[from], ids[to], &others.collect::<Vec<_>>());
+        }
+        Some(way)
+    }
+
+    /// The home node asks every other node, and these answer the asking one. The probe is one broadcast: it crosses no link twice. The home's
+    /// own answer travels with the line.
+    fn probes(&mut self, gather: &mut Gather<'_>, from: NodeId, home: NodeId, others: &[NodeId]) {
+        let mut broadcast: Vec<Visit> = Vec::new();
+        for &other in others {
+            gather.message((home, other), false);
+            for visit in gather.take() {
+                match broadcast.iter_mut().find(|v| v.station == visit.station) {
+                    Some(known) => known.service_ns = known.service_ns.max(visit.service_ns),
+                    None => broadcast.push(visit),
+                }
+            }
+        }
+        for &other in others.iter().filter(|&&other| other != from) {
+            gather.message((home, other), false);
+            gather.message((other, from), false);
+            self.probes.push(gather.take());
+        }
+        broadcast.iter().for_each(|v| gather.add(v.station, v.service_ns));
+        others.iter().for_each(|&other| gather.message((other, from), false));
+        self.probe_load = gather.take();
+    }
+
+    /// Time in nanoseconds that the stations on the waited-for way are busy with one access.
+    pub fn service_ns(&self) -> f64 {
+        self.request.iter().chain(&self.answer).map(|v| v.service_ns).sum()
+    }
+}
+
+/// Sums service times by station.
+struct Gather<'a> {
+    machine: &'a Machine,
+    service: &'a Service,
+    sums: Vec<f64>,
+    visited: Vec<usize>,
+}
+
+impl Gather<'_> {
+    fn add(&mut self, station: usize, service_ns: f64) {
+        self.sums[station] += service_ns;
+        self.visited.push(station);
+    }
+
+    /// One message over the routes of a pair, with a line or without; nothing within a node.
+    fn message(&mut self, (from, to): (NodeId, NodeId), with_line: bool) {
+        let routes = self.machine.routes(from, to);
+        for link in routes.iter().flatten() {
+            let link = usize::from(link.0);
+            let ns = if with_line { self.service.line_ns[link] } else { self.service.message_ns[link] };
+            self.add(self.service.first_link + link, ns / routes.len() as f64);
+        }
+    }
+
+    /// What was gathered, by ascending station; leaves nothing behind.
+    fn take(&mut self) -> Vec<Visit> {
+        self.visited.sort_unstable();
+        self.visited.dedup();
+        let sums = &mut self.sums;
+        let take = |station| Visit { station, service_ns: std::mem::take(&mut sums[station]) };
+        self.visited.drain(..).map(take).collect()
+    }
+}

@@ -1,0 +1,165 @@
+//! What the tests of the traffic model share: random machines and loads, and the same closed queueing network laid out a second time, from the
+//! machine's own figures, by code that shares nothing with the model's.
+
+#![allow(dead_code)]
+
+use std::fmt::Write;
+
+use numapilot_machine::{Machine, NodeId};
+use numapilot_traffic::{Class, Load};
+use proptest::prelude::*;
+
+/// Numbers that are the same in every run (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
+    }
+}
+
+/// The text of a model with `nodes` nodes in a ring with some chords, random bandwidths and latencies. Directions differ.
+pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> String {
+    let list = |f: &dyn Fn(usize) -> String| (0..nodes).map(f).collect::<Vec<_>>().join(", ");
+    let mut text = format!(
+        "format = 1\nname = \"random\"\ncpu = \"none\"\nclock_mhz = {{ value = 2000, source = \"made up\" }}\n\
+         coherence = {{ value = \"{coherence}\", source = \"made up\" }}\n[sources]\n\
+         [traffic]\ncontroller_efficiency = {{ value = {:.3}, source = \"made up\" }}\n",
+        0.5 + 0.5 * random.uniform()
+    );
+    for node in 0..nodes {
+        let _ = write!(
+            text,
+            "[[nodes]]\nids = [{node}]\ncpus = [\"{}-{}\"]\nsource = \"made up\"\nmemory_gib = {{ value = 1, source = \"made up\" }}\n\
+             memory_bandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
+            node * 4,
+            node * 4 + 3,
+            5.0 + 40.0 * random.uniform()
+        );
+    }
+    let mut link = |from: usize, to: usize, random: &mut Random| {
+        let _ = write!(
+            text,
+            "[[links]]\npairs = [[{from}, {to}]]\nkind = \"wire\"\nbandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
+            3.0 + 15.0 * random.uniform()
+        );
+    };
+    for from in 0..nodes {
+        for to in (0..nodes).filter(|&to| to != from) {
+            let neighbours = (from + 1) % nodes == to || (to + 1) % nodes == from;
+            if neighbours || random.uniform() < 0.3 {
+                link(from, to, random);
+            }
+        }
+    }
+    let all = list(&|node| node.to_string());
+    for (hops, ns) in [80.0, 160.0, 240.0, 320.0].into_iter().enumerate() {
+        let ns = ns + 40.0 * random.uniform();
+        let _ = write!(
+            text,
+            "[[idle_latency]]\nhops = {hops}\nfrom = [{all}]\nto = [{all}]\nns = {{ value = {ns:.1}, source = \"made up\" }}\n"
+        );
+    }
+    text
+}
+
+/// A machine of that text; hop counts that it has no pair for are not asked for.
+pub fn random_machine(nodes: usize, coherence: &str, random: &mut Random) -> Machine {
+    let text = random_model(nodes, coherence, random);
+    let mut blocks: Vec<&str> = text.split("[[idle_latency]]").collect();
+    loop {
+        let joined = blocks.join("[[idle_latency]]");
+        match Machine::from_model_text(&joined, "random") {
+            Ok(machine) => return machine,
+            Err(error) => assert!(blocks.len() > 2 && blocks.pop().is_some(), "{error}\n{text}"),
+        }
+    }
+}
+
+/// A class with random shares; `writes` bounds the share that writes.
+pub fn random_class(nodes: usize, from: usize, writes: f64, random: &mut Random) -> Class {
+    let weights: Vec<f64> = (0..nodes).map(|_| random.uniform().powi(3) + 1e-3).collect();
+    let sum: f64 = weights.iter().sum();
+    let writes = writes * random.uniform();
+    Class {
+        from,
+        threads: (1.0 + 3.0 * random.uniform()).floor(),
+        outstanding: 1.0,
+        think_ns: 300.0 * random.uniform(),
+        reads: weights.iter().map(|w| w / sum * (1.0 - writes)).collect(),
+        writes: weights.iter().map(|w| w / sum * writes).collect(),
+    }
+}
+
+/// Machines and loads for property tests: 1 to 5 nodes, 1 to 8 classes, up to 12 outstanding per thread.
+pub fn scenario(coherence: &'static str) -> impl Strategy<Value = (Machine, Load)> {
+    (1usize..6, 1usize..9, any::<u64>()).prop_map(move |(nodes, classes, seed)| {
+        let mut random = Random(seed);
+        let machine = random_machine(nodes, coherence, &mut random);
+        let classes = (0..classes).map(|index| {
+            let mut class = random_class(nodes, index % nodes, 0.5, &mut random);
+            class.outstanding = 0.2 + 12.0 * random.uniform().powi(2);
+            class.threads *= 0.1 + random.uniform();
+            class
+        });
+        let load = Load { classes: classes.collect(), background: Vec::new() };
+        (machine, load)
+    })
+}
+
+/// The stations of one access, laid out anew: (station, nanoseconds), on the waited-for way and beside it. Stations are controllers in node
+/// order, then links. No probes.
+pub struct Demands {
+    /// Idle latency less service, plus own work.
+    pub delay_ns: f64,
+    pub waited: Vec<f64>,
+    pub aside: Vec<f64>,
+}
+
+pub const LINE: f64 = 64.0;
+pub const MESSAGE: f64 = 8.0;
+pub const TURNAROUND: f64 = 0.2;
+
+/// What one access of `class` asks, on average. Every node has memory here.
+pub fn demands(machine: &Machine, class: &Class) -> Demands {
+    let nodes = machine.nodes();
+    let efficiency = machine.traffic().controller_efficiency.unwrap_or(0.8);
+    let mut out = Demands { delay_ns: class.outstanding * class.think_ns, waited: Vec::new(), aside: Vec::new() };
+    out.waited.resize(nodes.len() + machine.links().len(), 0.0);
+    out.aside.resize(nodes.len() + machine.links().len(), 0.0);
+    let id = |index: usize| nodes[index].id;
+    let cross = |a: NodeId, b: NodeId, bytes: f64, share: f64, into: &mut Vec<f64>| {
+        let paths = machine.routes(a, b);
+        let mut ns = 0.0;
+        for path in paths {
+            for link in path {
+                let time = share * bytes / machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9 / paths.len() as f64;
+                into[nodes.len() + usize::from(link.0)] += time;
+                ns += time;
+            }
+        }
+        ns
+    };
+    for to in 0..nodes.len() {
+        let (from, home) = (id(class.from), id(to));
+        let share = class.reads[to] + class.writes[to];
+        let read_ns = LINE / (nodes[to].memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
+        let mut service = share * read_ns;
+        out.waited[to] += share * read_ns;
+        service += cross(from, home, MESSAGE, share, &mut out.waited);
+        service += cross(home, from, LINE + MESSAGE, share, &mut out.waited);
+        out.delay_ns += share * machine.idle_latency_ns(from, home).unwrap() - service;
+        out.aside[to] += class.writes[to] * read_ns * (1.0 + TURNAROUND);
+        cross(from, home, LINE + MESSAGE, class.writes[to], &mut out.aside);
+        cross(home, from, MESSAGE, class.writes[to], &mut out.aside);
+    }
+    out
+}
