@@ -271,6 +271,7 @@ fn traffic(parts: &MachineParts) -> Result<(), Problem> {
         ("stream_outstanding", "accesses", given.stream_outstanding, OUTSTANDING),
         ("stream_own_ns", "ns", given.stream_own_ns, OWN_NS),
         ("stride_outstanding", "accesses", given.stride_outstanding, OUTSTANDING),
+        ("stride_outstanding_loaded", "accesses", given.stride_outstanding_loaded, OUTSTANDING),
     ];
     for (name, unit, value, (min, max)) in figures {
         if let Some(value) = value {

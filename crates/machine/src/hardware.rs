@@ -207,8 +207,10 @@ pub struct TrafficFigures {
     pub stream_outstanding: Option<f64>,
     /// Nanoseconds that a core itself needs per line of 64 bytes in STREAM.
     pub stream_own_ns: Option<f64>,
-    /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line.
+    /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line, on an idle machine.
     pub stride_outstanding: Option<f64>,
+    /// The same beside bandwidth-hungry neighbours, where prefetches are held back.
+    pub stride_outstanding_loaded: Option<f64>,
 }
 
 /// A number or a few words.

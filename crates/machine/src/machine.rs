@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::error::{MachineError, Problem};
-use crate::hardware::{Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures};
+use crate::hardware::{
+    Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures,
+};
 use crate::ids::{CpuId, LinkId, NodeId};
 use crate::parts::MachineParts;
 use crate::route::{Edge, Graph};

@@ -1,8 +1,8 @@
 //! Delay that one more access causes to everybody else, at every station at once.
 //!
 //! Let J be the sum over classes of X dC: the time that customers lose per nanosecond when cycle times change by dC. At the fixed point
-//! u = G(u, b), with b the stations' open utilisation, dJ/db = lambda G_b where lambda = w + lambda G_u: one linear fixed point, by the transpose of
-//! the map in [`crate::state`], gives the derivative by every station's b. It is iterated with the same acceleration and has the
+//! u = G(u, b), with b what somebody new asks of the stations, dJ/db = lambda G_b where lambda = w + lambda G_u: one linear fixed point, by the transpose
+//! of the map in [`crate::state`], gives the derivative by every station's b. It is iterated with the same acceleration and has the
 //! same rate of convergence.
 
 use crate::accelerate::Accelerator;
@@ -18,8 +18,10 @@ const ITERATIONS_MAX: u32 = 400;
 /// The derivative, and the vectors of its iteration.
 #[derive(Clone, Debug, Default)]
 pub struct Adjoint {
-    /// By station: nanoseconds lost by all customers per nanosecond of service that somebody new asks of it.
-    pub delay: Vec<f64>,
+    /// By station: nanoseconds lost by all customers per nanosecond of service that somebody new asks of it and waits for.
+    pub waited: Vec<f64>,
+    /// The same for service that nobody waits for.
+    pub aside: Vec<f64>,
     /// Multipliers of stretches and cycle times, in units of their logarithms.
     lambda: Vec<f64>,
     image: Vec<f64>,
@@ -44,7 +46,7 @@ impl Adjoint {
         }
         self.image.resize(length, 0.0);
         self.accelerator.reset(length);
-        for per_station in [&mut self.delay, &mut self.by_stretch, &mut self.by_open] {
+        for per_station in [&mut self.waited, &mut self.aside, &mut self.by_stretch, &mut self.by_open] {
             per_station.resize(state.stretch.len(), 0.0);
         }
         let mut residual = f64::INFINITY;
@@ -59,7 +61,7 @@ impl Adjoint {
         residual
     }
 
-    /// `image` = w + lambda G_u and `delay` = lambda G_b: the steps of [`State::advance`] backwards.
+    /// `image` = w + lambda G_u, `waited` and `aside` = lambda G_b: the steps of [`State::advance`] backwards.
     fn transpose(&mut self, system: &MemorySystem, network: &Network, state: &State) {
         let stations = state.stretch.len();
         let nodes = system.nodes();
@@ -69,7 +71,6 @@ impl Adjoint {
             let by_next = station_lambda[station] / state.stretch[station];
             self.by_stretch[station] = by_next * network.base[station];
             self.by_open[station] = 0.0;
-            self.delay[station] = by_next * state.stretch[station];
         }
         for (class, row) in network.rows.iter().enumerate() {
             let (cycle_ns, per_ns) = (state.cycle_ns[class], state.per_ns[class]);
@@ -102,7 +103,8 @@ impl Adjoint {
         }
         for station in 0..stations {
             self.image[station] = self.by_stretch[station] * state.stretch[station];
-            self.delay[station] += self.by_open[station];
+            self.waited[station] = station_lambda[station];
+            self.aside[station] = station_lambda[station] + self.by_open[station];
         }
         for (class, row) in network.rows.iter().enumerate() {
             let asides = network.entries_of(row).iter();

@@ -1,5 +1,6 @@
 //! From the fixed point to what people read: latencies of pairs, marginal costs, loads of stations.
 
+use crate::adjoint::Adjoint;
 use crate::load::Load;
 use crate::network::Network;
 use crate::solution::{Solution, StationLoad};
@@ -25,7 +26,7 @@ impl Answer {
         load: &Load,
         network: &Network,
         state: &State,
-        delay: &[f64],
+        adjoint: &Adjoint,
     ) {
         solution.throughput_per_s.clear();
         solution.throughput_per_s.extend(state.per_ns.iter().map(|x| x * NS));
@@ -41,10 +42,16 @@ impl Answer {
                 let way = system.way(from, to);
                 let path = way.and_then(|way| {
                     let excess = state.excess_ns[from * system.nodes() + to];
-                    Some(way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess)
+                    Some(
+                        way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess,
+                    )
                 });
                 solution.path_ns[from][to] = path.unwrap_or(f64::NAN);
-                let others = |way: &Way| weigh(&way.request, delay) + weigh(&way.answer, delay) + weigh(&way.probe_load, delay);
+                let others = |way: &Way| {
+                    weigh(&way.request, &adjoint.waited)
+                        + weigh(&way.answer, &adjoint.waited)
+                        + weigh(&way.probe_load, &adjoint.aside)
+                };
                 solution.marginal_ns[from][to] = path.zip(way).map_or(f64::NAN, |(own, way)| own + others(way));
             }
         }

@@ -46,9 +46,8 @@ const SHARE_TOLERANCE: f64 = 1e-6;
 impl Class {
     /// Whether the class can be; `index` is its place in the load.
     pub(crate) fn check(&self, system: &MemorySystem, index: usize) -> Result<(), TrafficError> {
-        let problem = |what: String, remedy: &str| {
-            Err(TrafficError::Class { class: index, what, remedy: remedy.to_owned() })
-        };
+        let problem =
+            |what: String, remedy: &str| Err(TrafficError::Class { class: index, what, remedy: remedy.to_owned() });
         let nodes = system.nodes();
         if self.from >= nodes {
             return problem(format!("it runs on node index {}", self.from), "give an index below the number of nodes");
@@ -86,9 +85,8 @@ impl Class {
 impl Background {
     /// Whether the traffic can be; `index` is its place in the load.
     pub(crate) fn check(&self, system: &MemorySystem, index: usize) -> Result<(), TrafficError> {
-        let problem = |what: String, remedy: &str| {
-            Err(TrafficError::Background { index, what, remedy: remedy.to_owned() })
-        };
+        let problem =
+            |what: String, remedy: &str| Err(TrafficError::Background { index, what, remedy: remedy.to_owned() });
         if !(self.bytes_per_s.is_finite() && self.bytes_per_s >= 0.0) {
             return problem(format!("{} bytes per second", self.bytes_per_s), "give a number from 0");
         }

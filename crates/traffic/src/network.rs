@@ -122,7 +122,8 @@ impl Network {
         let lines_per_ns = background.bytes_per_s / LINE_BYTES / NS;
         let read = system.way(background.target, background.source);
         let write = system.way(background.target, background.target);
-        let visits = read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load]).chain(write.map(|w| &w.write_back));
+        let visits =
+            read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load]).chain(write.map(|w| &w.write_back));
         visits.flatten().for_each(|v| self.base[v.station] += lines_per_ns * v.service_ns);
     }
 

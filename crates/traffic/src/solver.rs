@@ -48,7 +48,7 @@ impl Solver {
         self.solution.iterations = iterations;
         self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
         self.solution.residual = residual;
-        self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint.delay);
+        self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint);
         Ok(&self.solution)
     }
 

@@ -6,8 +6,9 @@ use crate::network::{Entry, Network, Row};
 use crate::probes;
 use crate::system::MemorySystem;
 
-/// What is left of a station whose open traffic fills it, while the iteration is on its way.
-const LEFT_MIN: f64 = 1e-6;
+/// Least share of a station's time that open traffic is taken to leave when a class's view of its queue is corrected. On its way the iteration may pass
+/// points where open traffic alone overfills a station; with less left, classes would then not see the queue that must slow them.
+const LEFT_MIN: f64 = 0.05;
 
 /// A point of the iteration, and what follows from it.
 #[derive(Clone, Debug, Default)]
@@ -39,9 +40,10 @@ pub struct OwnView {
 /// See [`OwnView`].
 pub fn own_view(row: &Row, entry: &Entry, open: f64, cycle_ns: f64) -> OwnView {
     let left = (1.0 - open).max(LEFT_MIN);
+    let open_matters = f64::from(u8::from(1.0 - open > LEFT_MIN));
     let share = row.own() * entry.demand_ns / cycle_ns;
     let sum = left + share;
-    OwnView { factor: left / sum, by_left: share / (sum * sum), by_share: -left / (sum * sum) }
+    OwnView { factor: left / sum, by_left: open_matters * share / (sum * sum), by_share: -left / (sum * sum) }
 }
 
 impl State {

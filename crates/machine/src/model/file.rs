@@ -48,6 +48,7 @@ pub struct RawTraffic {
     pub stream_outstanding: Option<Spanned<RawFigure>>,
     pub stream_own_ns: Option<Spanned<RawFigure>>,
     pub stride_outstanding: Option<Spanned<RawFigure>>,
+    pub stride_outstanding_loaded: Option<Spanned<RawFigure>>,
 }
 
 /// A number with its source.

@@ -308,12 +308,38 @@ impl Reader<'_> {
             figure.as_ref().map(|f| self.figure(&format!("traffic.{name}"), unit, f, min, max)).transpose()
         };
         Ok(TrafficFigures {
-            controller_efficiency: optional("controller_efficiency", "of peak", &raw.controller_efficiency, check::EFFICIENCY)?,
-            write_turnaround: optional("write_turnaround", "of a read's time", &raw.write_turnaround, check::TURNAROUND)?,
+            controller_efficiency: optional(
+                "controller_efficiency",
+                "of peak",
+                &raw.controller_efficiency,
+                check::EFFICIENCY,
+            )?,
+            write_turnaround: optional(
+                "write_turnaround",
+                "of a read's time",
+                &raw.write_turnaround,
+                check::TURNAROUND,
+            )?,
             message_bytes: optional("message_bytes", "bytes", &raw.message_bytes, check::MESSAGE_BYTES)?,
-            stream_outstanding: optional("stream_outstanding", "accesses", &raw.stream_outstanding, check::OUTSTANDING)?,
+            stream_outstanding: optional(
+                "stream_outstanding",
+                "accesses",
+                &raw.stream_outstanding,
+                check::OUTSTANDING,
+            )?,
             stream_own_ns: optional("stream_own_ns", "ns", &raw.stream_own_ns, check::OWN_NS)?,
-            stride_outstanding: optional("stride_outstanding", "accesses", &raw.stride_outstanding, check::OUTSTANDING)?,
+            stride_outstanding: optional(
+                "stride_outstanding",
+                "accesses",
+                &raw.stride_outstanding,
+                check::OUTSTANDING,
+            )?,
+            stride_outstanding_loaded: optional(
+                "stride_outstanding_loaded",
+                "accesses",
+                &raw.stride_outstanding_loaded,
+                check::OUTSTANDING,
+            )?,
         })
     }
 

@@ -42,14 +42,14 @@ pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> Strin
              memory_bandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
             node * 4,
             node * 4 + 3,
-            5.0 + 40.0 * random.uniform()
+            2.5 + 30.0 * random.uniform().powi(2)
         );
     }
     let mut link = |from: usize, to: usize, random: &mut Random| {
         let _ = write!(
             text,
             "[[links]]\npairs = [[{from}, {to}]]\nkind = \"wire\"\nbandwidth_gb_per_s = {{ value = {:.2}, source = \"made up\" }}\n",
-            3.0 + 15.0 * random.uniform()
+            2.0 + 12.0 * random.uniform().powi(2)
         );
     };
     for from in 0..nodes {
@@ -141,7 +141,8 @@ pub fn demands(machine: &Machine, class: &Class) -> Demands {
         let mut ns = 0.0;
         for path in paths {
             for link in path {
-                let time = share * bytes / machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9 / paths.len() as f64;
+                let time =
+                    share * bytes / machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9 / paths.len() as f64;
                 into[nodes.len() + usize::from(link.0)] += time;
                 ns += time;
             }

@@ -1,0 +1,232 @@
+//! What holds of every queueing network, whatever its figures: Little's law, the utilisation law, bounds, monotonicity. On random machines and
+//! loads; a failing case is shrunk and printed with its seed.
+
+mod common;
+
+use common::{Random, demands, random_class, random_machine, scenario};
+use numapilot_machine::Machine;
+use numapilot_traffic::{Background, Load, MemorySystem, Solution, Solver, TrafficError};
+use proptest::prelude::*;
+
+fn solve(machine: &Machine, load: &Load) -> Solution {
+    let solution = MemorySystem::new(machine).unwrap().solve(load).unwrap();
+    assert!(solution.residual < 1e-9, "no fixed point: {} after {}", solution.residual, solution.iterations);
+    assert!(solution.adjoint_residual < 1e-6, "no derivative: {}", solution.adjoint_residual);
+    solution
+}
+
+fn near(a: f64, b: f64, share: f64) -> bool {
+    (a - b).abs() <= share * a.abs().max(b.abs()) + 1e-12
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Throughput times cycle time is the population of every class; utilisation is throughput times demand at every station; sojourns
+    /// summed over stations are what classes wait; nobody is faster than idle; no station is fuller than full.
+    #[test]
+    fn littles_law_and_the_utilisation_law_hold((machine, load) in scenario("directory")) {
+        let solution = solve(&machine, &load);
+        let stations = solution.stations.len();
+        let mut busy = vec![0.0; stations];
+        let mut waiting = 0.0;
+        let mut aside_busy = vec![0.0; stations];
+        for (index, class) in load.classes.iter().enumerate() {
+            let per_ns = solution.throughput_per_s[index] / 1e9;
+            let population = class.threads * class.outstanding;
+            let cycle_ns = class.outstanding * class.think_ns + solution.latency_ns[index];
+            prop_assert!(near(per_ns * cycle_ns, population, 1e-8), "class {index}: {} customers of {population}", per_ns * cycle_ns);
+            let asked = demands(&machine, class);
+            let fixed_ns = asked.delay_ns - class.outstanding * class.think_ns;
+            let idle_ns: f64 = fixed_ns + asked.waited.iter().sum::<f64>();
+            prop_assert!(solution.latency_ns[index] >= idle_ns * (1.0 - 1e-9), "faster than idle");
+            waiting += per_ns * (solution.latency_ns[index] - fixed_ns);
+            for station in 0..stations {
+                busy[station] += per_ns * (asked.waited[station] + asked.aside[station]);
+                aside_busy[station] += per_ns * asked.aside[station];
+                let service = asked.waited[station] + asked.aside[station];
+                prop_assert!(per_ns * service <= 1.0 + 1e-9, "class {index} above its bottleneck");
+            }
+            prop_assert!(per_ns <= population / (class.outstanding * class.think_ns + idle_ns) * (1.0 + 1e-9), "above its asymptote");
+        }
+        let mut queues = 0.0;
+        for (station, out) in solution.stations.iter().enumerate() {
+            prop_assert!(near(out.utilisation, busy[station], 1e-8), "station {station}: {} busy, {} by the law", out.utilisation, busy[station]);
+            prop_assert!(out.utilisation <= 1.0 + 1e-9, "station {station} is {} busy", out.utilisation);
+            prop_assert!(out.queue >= out.utilisation * (1.0 - 1e-9), "station {station}: a queue below its own service");
+            // What is aside waits as strangers do, so it cannot be told apart from outside where a class does both; but then it is no less than its service.
+            queues += out.queue;
+        }
+        let aside: f64 = aside_busy.iter().sum();
+        if aside == 0.0 {
+            prop_assert!(near(queues, waiting, 1e-7), "{queues} in all queues, {waiting} by Little's law");
+        } else {
+            prop_assert!(queues >= waiting + aside * (1.0 - 1e-9));
+        }
+    }
+
+    /// Bytes through controllers and links balance: what is read leaves its node's links, hop by hop.
+    #[test]
+    fn flows_balance((machine, load) in scenario("directory")) {
+        let solution = solve(&machine, &load);
+        for (node, out) in solution.stations.iter().take(machine.nodes().len()).enumerate() {
+            let lines: f64 = load.classes.iter().zip(&solution.throughput_per_s).map(|(c, x)| x * (c.reads[node] + 2.0 * c.writes[node])).sum();
+            prop_assert!(near(out.bytes_per_s, 64.0 * lines, 1e-9));
+        }
+        for (link, out) in machine.links().iter().zip(&solution.stations[machine.nodes().len()..]) {
+            prop_assert!(near(out.bytes_per_s, out.utilisation * link.bandwidth_bytes_per_s, 1e-12));
+        }
+    }
+
+    /// One more thread slows every class's accesses that meet it, never speeds the total of its own class down, and a longer think time of one class helps all
+    /// others, on machines where only one station is shared.
+    #[test]
+    fn more_load_means_more_latency(seed in any::<u64>(), threads in 1.0f64..20.0, more in 0.1f64..20.0) {
+        let mut random = Random(seed);
+        let machine = random_machine(1, "directory", &mut random);
+        let classes: Vec<_> = (0..3).map(|_| random_class(1, 0, 0.3, &mut random)).collect();
+        let mut load = Load { classes, background: Vec::new() };
+        load.classes[0].threads = threads;
+        let before = solve(&machine, &load);
+        load.classes[0].threads += more;
+        let after = solve(&machine, &load);
+        for class in 0..3 {
+            prop_assert!(after.latency_ns[class] >= before.latency_ns[class] * (1.0 - 1e-9));
+        }
+        prop_assert!(after.throughput_per_s[0] >= before.throughput_per_s[0] * (1.0 - 1e-9));
+        prop_assert!(after.throughput_per_s[1] <= before.throughput_per_s[1] * (1.0 + 1e-9));
+        prop_assert!(after.stations[0].utilisation >= before.stations[0].utilisation * (1.0 - 1e-9));
+    }
+
+    /// The same load split over classes in another way is the same load, when customers see all others alike: halves of a class behave as it does.
+    #[test]
+    fn splitting_a_class_changes_little((machine, load) in scenario("directory")) {
+        let whole = solve(&machine, &load);
+        let mut split = load.clone();
+        for class in &load.classes {
+            let mut half = class.clone();
+            half.threads /= 2.0;
+            split.classes.push(half);
+        }
+        split.classes.iter_mut().take(load.classes.len()).for_each(|class| class.threads /= 2.0);
+        let halves = solve(&machine, &split);
+        for (class, per_s) in whole.throughput_per_s.iter().enumerate() {
+            let sum = halves.throughput_per_s[class] + halves.throughput_per_s[class + load.classes.len()];
+            prop_assert!(near(*per_s, sum, 0.12), "class {class}: {per_s} and {sum}");
+        }
+    }
+
+    /// From wherever the solver comes, it ends at the same point; the same way, at the same bits.
+    #[test]
+    fn the_fixed_point_does_not_depend_on_the_start((machine, load) in scenario("broadcast"), factor in 0.01f64..100.0) {
+        let system = MemorySystem::new(&machine).unwrap();
+        let cold = system.solve(&load).unwrap();
+        let mut other = load.clone();
+        other.classes.iter_mut().for_each(|class| class.outstanding *= factor);
+        let mut solver = Solver::default();
+        solver.solve(&system, &other).unwrap();
+        let warm = solver.solve(&system, &load).unwrap();
+        prop_assert!(warm.residual < 1e-9);
+        for (a, b) in cold.latency_ns.iter().zip(&warm.latency_ns) {
+            prop_assert!(near(*a, *b, 1e-6), "{a} and {b}");
+        }
+        prop_assert_eq!(cold, system.solve(&load).unwrap());
+    }
+
+    /// A local miss on a machine that broadcasts waits at least as long as without probes, and the links carry them.
+    #[test]
+    fn probes_cost_latency_and_links(seed in any::<u64>(), nodes in 2usize..5) {
+        let loads = |machine: &Machine| {
+            let mut class = random_class(machine.nodes().len(), 0, 0.0, &mut Random(seed ^ 1));
+            class.reads = vec![0.0; machine.nodes().len()];
+            class.reads[0] = 1.0;
+            class.writes = vec![0.0; machine.nodes().len()];
+            class.outstanding = 6.0;
+            Load { classes: vec![class], background: Vec::new() }
+        };
+        let quiet = random_machine(nodes, "directory", &mut Random(seed));
+        let loud = random_machine(nodes, "broadcast", &mut Random(seed));
+        let (directory, broadcast) = (solve(&quiet, &loads(&quiet)), solve(&loud, &loads(&loud)));
+        prop_assert!(broadcast.latency_ns[0] >= directory.latency_ns[0]);
+        prop_assert!(directory.stations[nodes..].iter().all(|s| s.utilisation == 0.0));
+        let probed = |s: &&numapilot_traffic::StationLoad| s.utilisation > 0.0;
+        prop_assert!(broadcast.stations[nodes..].iter().filter(probed).count() >= 2 * (nodes - 1).min(2));
+    }
+
+    /// Background copies take room from those who wait, and never more than there is.
+    #[test]
+    fn background_traffic_slows((machine, load) in scenario("directory"), gb in 0.0f64..50.0) {
+        let quiet = solve(&machine, &load);
+        let nodes = machine.nodes().len();
+        let mut busy = load.clone();
+        busy.background.push(Background { source: 0, target: nodes - 1, bytes_per_s: gb * 1e9 });
+        let slowed = solve(&machine, &busy);
+        prop_assert!(slowed.background_carried > 0.0 && slowed.background_carried <= 1.0);
+        prop_assert!(slowed.stations.iter().all(|s| s.utilisation <= 1.0 + 1e-9));
+        prop_assert!(slowed.path_ns[0][0] >= quiet.path_ns[0][0] * 0.97 || nodes > 1);
+        if nodes == 1 {
+            prop_assert!(slowed.throughput_per_s.iter().zip(&quiet.throughput_per_s).all(|(s, q)| *s <= q * (1.0 + 1e-9)));
+        }
+    }
+}
+
+#[test]
+fn a_load_that_cannot_be_says_where_and_what_to_do() {
+    let machine = Machine::load("xeon-2s-cxl").unwrap();
+    let system = MemorySystem::new(&machine).unwrap();
+    let good = random_class(3, 0, 0.5, &mut Random(1));
+    let bad = |change: &dyn Fn(&mut numapilot_traffic::Class)| {
+        let mut class = good.clone();
+        change(&mut class);
+        let load = Load { classes: vec![good.clone(), class], background: Vec::new() };
+        let error = system.solve(&load).unwrap_err();
+        assert!(matches!(error, TrafficError::Class { class: 1, .. }), "{error}");
+        error.to_string()
+    };
+    assert!(bad(&|c| c.from = 2).contains("CPUs"));
+    assert!(bad(&|c| c.from = 9).contains("index"));
+    assert!(bad(&|c| c.reads[0] = f64::NAN).contains("share"));
+    assert!(bad(&|c| c.reads[0] += 0.5).contains("sum"));
+    assert!(bad(&|c| c.reads.truncate(1)).contains("per node"));
+    assert!(bad(&|c| c.outstanding = 0.0).contains("above 0"));
+    assert!(bad(&|c| c.threads = -1.0).contains("threads"));
+    for background in [
+        Background { source: 0, target: 7, bytes_per_s: 1.0 },
+        Background { source: 0, target: 1, bytes_per_s: f64::INFINITY },
+    ] {
+        let error = system.solve(&Load { classes: Vec::new(), background: vec![background] }).unwrap_err();
+        assert!(matches!(error, TrafficError::Background { index: 0, .. }), "{error}");
+    }
+}
+
+#[test]
+fn nothing_asked_is_idle() {
+    for name in numapilot_machine::builtin_names() {
+        let machine = Machine::load(name).unwrap();
+        let solution = solve(&machine, &Load::default());
+        for from in machine.nodes() {
+            for to in machine.nodes() {
+                let (i, j) = (machine.node_index(from.id).unwrap(), machine.node_index(to.id).unwrap());
+                match machine.idle_latency_ns(from.id, to.id) {
+                    Some(idle) => {
+                        assert!(near(solution.path_ns[i][j], idle, 1e-12), "{name}");
+                        assert!(near(solution.marginal_ns[i][j], idle, 1e-12), "{name}");
+                    }
+                    None => assert!(solution.path_ns[i][j].is_nan(), "{name}"),
+                }
+            }
+        }
+    }
+}
+
+/// The kernel's topology tells no links: the error says so and what to do.
+#[test]
+fn what_a_machine_lacks_is_named() {
+    let text = numapilot_machine::builtin_text("opteron-8385").unwrap();
+    let without = text.replace("memory_bandwidth_gb_per_s = { value = 12.8, source = \"jedec\" }", "");
+    let error = MemorySystem::new(&Machine::from_model_text(&without, "m").unwrap()).unwrap_err().to_string();
+    assert!(error.contains("node 0") && error.contains("memory_bandwidth_gb_per_s"), "{error}");
+    let slow = text.replace("bandwidth_gb_per_s = { value = 4,", "bandwidth_gb_per_s = { value = 0.4,");
+    let error = MemorySystem::new(&Machine::from_model_text(&slow, "m").unwrap()).unwrap_err().to_string();
+    assert!(error.contains("node 0 to node 1") && error.contains("bandwidths"), "{error}");
+}

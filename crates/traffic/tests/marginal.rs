@@ -1,0 +1,56 @@
+//! The marginal cost of a path against finite differences of the solver: a sliver of a class that accesses along this path only, and what it
+//! costs everybody else.
+
+mod common;
+
+use common::scenario;
+use numapilot_machine::Machine;
+use numapilot_traffic::{Class, Load, MemorySystem, Solver};
+use proptest::prelude::*;
+
+/// Nanoseconds that all classes of `load` lose per access of a sliver from node to node.
+fn delay_by_difference(system: &MemorySystem, load: &Load, from: usize, to: usize) -> f64 {
+    let mut with = load.clone();
+    let mut reads = vec![0.0; system.nodes()];
+    reads[to] = 1.0;
+    // Few enough not to change what it measures by more than 1 %, many enough to rise above the solver's tolerance.
+    let writes = vec![0.0; system.nodes()];
+    with.classes.push(Class { from, threads: 1e-4, outstanding: 1.0, think_ns: 0.0, reads, writes });
+    let mut solver = Solver::default();
+    let before = solver.solve(system, load).unwrap().clone();
+    let after = solver.solve(system, &with).unwrap();
+    let rate = after.throughput_per_s[load.classes.len()];
+    let lost: f64 = (0..load.classes.len())
+        .map(|class| before.throughput_per_s[class] * (after.latency_ns[class] - before.latency_ns[class]))
+        .sum();
+    lost / rate
+}
+
+fn check(machine: &Machine, load: &Load, tolerance: f64) -> Result<(), TestCaseError> {
+    let system = MemorySystem::new(machine).unwrap();
+    let solution = system.solve(load).unwrap();
+    for from in 0..system.nodes() {
+        for to in 0..system.nodes() {
+            let caused = solution.marginal_ns[from][to] - solution.path_ns[from][to];
+            let difference = delay_by_difference(&system, load, from, to);
+            let scale = difference.abs().max(0.01 * solution.path_ns[from][to]);
+            let error = (caused - difference).abs() / scale;
+            prop_assert!(error < tolerance, "{from} to {to}: {caused} ns, by difference {difference} ns");
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn marginal_costs_are_derivatives((machine, load) in scenario("directory")) {
+        check(&machine, &load, 0.01)?;
+    }
+
+    #[test]
+    fn also_where_probes_are_broadcast((machine, load) in scenario("broadcast")) {
+        check(&machine, &load, 0.01)?;
+    }
+}
