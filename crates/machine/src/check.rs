@@ -30,7 +30,6 @@ pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
 pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
 pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
 pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
-pub const OWN_NS: (f64, f64) = (0.0, 1000.0);
 
 /// Checks everything but connectedness, which needs the routes.
 pub fn parts(parts: &MachineParts) -> Result<(), Problem> {
@@ -269,7 +268,6 @@ fn traffic(parts: &MachineParts) -> Result<(), Problem> {
         ("write_turnaround", "of a read's time", given.write_turnaround, TURNAROUND),
         ("message_bytes", "bytes", given.message_bytes, MESSAGE_BYTES),
         ("stream_outstanding", "accesses", given.stream_outstanding, OUTSTANDING),
-        ("stream_own_ns", "ns", given.stream_own_ns, OWN_NS),
         ("stride_outstanding", "accesses", given.stride_outstanding, OUTSTANDING),
         ("stride_outstanding_loaded", "accesses", given.stride_outstanding_loaded, OUTSTANDING),
     ];

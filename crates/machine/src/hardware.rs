@@ -205,8 +205,6 @@ pub struct TrafficFigures {
     pub message_bytes: Option<f64>,
     /// Memory accesses that one thread running STREAM keeps outstanding, with all that is prefetched for it.
     pub stream_outstanding: Option<f64>,
-    /// Nanoseconds that a core itself needs per line of 64 bytes in STREAM.
-    pub stream_own_ns: Option<f64>,
     /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line, on an idle machine.
     pub stride_outstanding: Option<f64>,
     /// The same beside bandwidth-hungry neighbours, where prefetches are held back.

@@ -66,9 +66,9 @@ impl Adjoint {
         let stations = state.stretch.len();
         let nodes = system.nodes();
         let (station_lambda, class_lambda) = self.lambda.split_at(stations);
-        for station in 0..stations {
+        for (station, lambda) in station_lambda.iter().enumerate() {
             // next = 1 + base * stretch + ...; lambda is by the logarithm of next, which equals stretch at the fixed point.
-            let by_next = station_lambda[station] / state.stretch[station];
+            let by_next = lambda / state.stretch[station];
             self.by_stretch[station] = by_next * network.base[station];
             self.by_open[station] = 0.0;
         }
@@ -101,10 +101,10 @@ impl Adjoint {
             }
             self.image[stations + class] = by_old_cycle;
         }
-        for station in 0..stations {
+        for (station, lambda) in station_lambda.iter().enumerate() {
             self.image[station] = self.by_stretch[station] * state.stretch[station];
-            self.waited[station] = station_lambda[station];
-            self.aside[station] = station_lambda[station] + self.by_open[station];
+            self.waited[station] = *lambda;
+            self.aside[station] = lambda + self.by_open[station];
         }
         for (class, row) in network.rows.iter().enumerate() {
             let asides = network.entries_of(row).iter();

@@ -31,9 +31,9 @@ fn solve(machine: &Machine, classes: Vec<Class>) -> (Load, Solution, Metrics) {
 fn the_x1_32xlarge_is_as_measured() {
     let machine = Machine::load("x1-32xlarge").unwrap();
     let figures = *machine.traffic();
-    let (stream_outstanding, own_ns) = (figures.stream_outstanding.unwrap(), figures.stream_own_ns.unwrap());
+    let stream_outstanding = figures.stream_outstanding.unwrap();
     let (alone, beside) = (figures.stride_outstanding.unwrap(), figures.stride_outstanding_loaded.unwrap());
-    let stream = |threads: f64, to: &[usize]| class(4, 0, threads, stream_outstanding, own_ns, to, 1.0 / 3.0);
+    let stream = |threads: f64, to: &[usize]| class(4, 0, threads, stream_outstanding, 0.0, to, 1.0 / 3.0);
     let chase = |outstanding: f64, to: &[usize]| class(4, 0, 1.0, outstanding, 0.0, to, 0.0);
     let idle_ns = |to: &[usize]| solve(&machine, vec![chase(alone, to)]).1.latency_ns[0] / alone;
     let loaded_ns = |to: &[usize]| solve(&machine, vec![chase(beside, to), stream(7.0, to)]).1.latency_ns[0] / beside;
@@ -60,5 +60,90 @@ fn the_x1_32xlarge_is_as_measured() {
     }
     for (what, measured, model) in rows {
         assert!((model / measured - 1.0).abs() <= 0.15, "{what}: {measured} measured, {model} by the model");
+    }
+}
+
+/// Carrefour's words: "about 300 cycles" for a normal access and "up to 1,200" under congestion. Sixteen threads that keep their eight
+/// miss registers half full, all pages on node 0, against the same threads each at home.
+#[test]
+fn congestion_costs_the_opteron_what_carrefour_says() {
+    let machine = Machine::load("opteron-8385").unwrap();
+    let cycles = |place: &dyn Fn(usize) -> Vec<usize>, outstanding: f64| {
+        let classes = (0..4).map(|node| class(4, node, 4.0, outstanding, 0.0, &place(node), 0.2)).collect();
+        solve(&machine, classes).2.memory_latency_cycles.unwrap()
+    };
+    let idle = solve(&machine, vec![class(4, 0, 1.0, 1.0, 0.0, &[0], 0.0)]).2.memory_latency_cycles.unwrap();
+    eprintln!("opteron-8385, memory latency in cycles: {idle:.0} idle and local");
+    eprintln!("outstanding per thread    local   interleaved   all on one node");
+    for outstanding in [1.0, 2.0, 4.0] {
+        let (local, interleaved) = (cycles(&|n| vec![n], outstanding), cycles(&|_| vec![0, 1, 2, 3], outstanding));
+        let congested = cycles(&|_| vec![0], outstanding);
+        eprintln!("{outstanding:>22} {local:8.0} {interleaved:13.0} {congested:17.0}");
+        assert!(congested > interleaved && interleaved > local);
+    }
+    assert!((230.0..330.0).contains(&idle), "{idle}");
+    let congested = cycles(&|_| vec![0], 4.0);
+    assert!((900.0..1500.0).contains(&congested), "{congested}");
+}
+
+/// Arithmetic of four and eight nodes: same local ratio, very different imbalance.
+#[test]
+fn metrics_satisfy_the_arithmetic() {
+    for (name, nodes, ratio, sample, population) in
+        [("opteron-8385", 4, 0.25, 2.0, 1.732), ("memprof-c", 8, 0.125, 2.828, 2.646)]
+    {
+        let machine = Machine::load(name).unwrap();
+        let threads = |to: &[usize]| (0..nodes).map(|n| class(nodes, n, 1.0, 2.0, 1e6, to, 0.0)).collect::<Vec<_>>();
+        let all: Vec<usize> = (0..nodes).collect();
+        // With so much own work that nobody waits for long, all threads access alike.
+        let (_, _, hot) = solve(&machine, threads(&[0]));
+        let (_, _, even) = solve(&machine, threads(&all));
+        for metrics in [&hot, &even] {
+            assert!((metrics.local_access_ratio.unwrap() - ratio).abs() < 1e-4, "{name}");
+        }
+        let imbalance = hot.controller_imbalance.unwrap();
+        assert!(
+            (imbalance.sample - sample).abs() < 5e-4 && (imbalance.population - population).abs() < 5e-4,
+            "{imbalance:?}"
+        );
+        assert!(even.controller_imbalance.unwrap().sample < 1e-3, "{name}");
+        assert!(hot.memory_latency_ns.unwrap() > 0.0 && hot.interconnect_usage.unwrap() > 0.0);
+    }
+    let gate = |hot: f64| Imbalance::of(&[hot, (1.0 - hot) / 3.0, (1.0 - hot) / 3.0, (1.0 - hot) / 3.0]).unwrap();
+    assert!(gate(0.3812).sample < 0.35 && gate(0.3813).sample > 0.35, "{:?}", gate(0.3812));
+    assert!(gate(0.4015).population < 0.35 && gate(0.4016).population > 0.35, "{:?}", gate(0.4015));
+    assert_eq!(Imbalance::of(&[]), None);
+    assert_eq!(Imbalance::of(&[0.0, 0.0]), None);
+    assert_eq!(Imbalance::of(&[3.0]), Some(Imbalance { sample: 0.0, population: 0.0 }));
+}
+
+/// Instructions make the last two metrics; without them they are unknown, not zero.
+#[test]
+fn rates_need_instructions() {
+    let machine = Machine::load("memprof-b").unwrap();
+    let system = MemorySystem::new(&machine).unwrap();
+    let load = Load { classes: vec![class(4, 0, 2.0, 1.0, 100.0, &[1], 0.0)], background: Vec::new() };
+    let solution = system.solve(&load).unwrap();
+    let unknown = metrics(&system, &load, &solution, None);
+    assert_eq!((unknown.ipc, unknown.l3_mpki), (None, None));
+    let known = metrics(&system, &load, &solution, Some(3.4e9));
+    assert!((known.ipc.unwrap() - 1.0).abs() < 1e-12, "two threads at 1.7 GHz");
+    assert!((known.l3_mpki.unwrap() - solution.throughput_per_s[0] / 3.4e6).abs() < 1e-9);
+    assert_eq!(known.local_access_ratio, Some(0.0));
+}
+
+/// Every built-in model has what the model needs, routers and memory-only nodes included, and saturates where it should.
+#[test]
+fn every_built_in_machine_has_a_memory_system() {
+    for name in builtin_names() {
+        let machine = Machine::load(name).unwrap();
+        let nodes = machine.nodes().len();
+        let from: Vec<usize> = (0..nodes).filter(|&n| machine.nodes()[n].has_cpus()).collect();
+        for to in 0..nodes {
+            let classes = from.iter().map(|&n| class(nodes, n, 64.0, 20.0, 0.0, &[to], 0.0)).collect();
+            let (_, solution, _) = solve(&machine, classes);
+            let most = solution.stations.iter().map(|s| s.utilisation).fold(0.0, f64::max);
+            assert!((0.9..=1.0 + 1e-9).contains(&most), "{name}: node {to}: the fullest station is {most} busy");
+        }
     }
 }

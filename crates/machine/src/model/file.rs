@@ -46,7 +46,6 @@ pub struct RawTraffic {
     pub write_turnaround: Option<Spanned<RawFigure>>,
     pub message_bytes: Option<Spanned<RawFigure>>,
     pub stream_outstanding: Option<Spanned<RawFigure>>,
-    pub stream_own_ns: Option<Spanned<RawFigure>>,
     pub stride_outstanding: Option<Spanned<RawFigure>>,
     pub stride_outstanding_loaded: Option<Spanned<RawFigure>>,
 }

@@ -327,7 +327,6 @@ impl Reader<'_> {
                 &raw.stream_outstanding,
                 check::OUTSTANDING,
             )?,
-            stream_own_ns: optional("stream_own_ns", "ns", &raw.stream_own_ns, check::OWN_NS)?,
             stride_outstanding: optional(
                 "stride_outstanding",
                 "accesses",

@@ -135,7 +135,6 @@ pub fn demands(machine: &Machine, class: &Class) -> Demands {
     let mut out = Demands { delay_ns: class.outstanding * class.think_ns, waited: Vec::new(), aside: Vec::new() };
     out.waited.resize(nodes.len() + machine.links().len(), 0.0);
     out.aside.resize(nodes.len() + machine.links().len(), 0.0);
-    let id = |index: usize| nodes[index].id;
     let cross = |a: NodeId, b: NodeId, bytes: f64, share: f64, into: &mut Vec<f64>| {
         let paths = machine.routes(a, b);
         let mut ns = 0.0;
@@ -149,10 +148,10 @@ pub fn demands(machine: &Machine, class: &Class) -> Demands {
         }
         ns
     };
-    for to in 0..nodes.len() {
-        let (from, home) = (id(class.from), id(to));
+    for (to, node) in nodes.iter().enumerate() {
+        let (from, home) = (nodes[class.from].id, node.id);
         let share = class.reads[to] + class.writes[to];
-        let read_ns = LINE / (nodes[to].memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
+        let read_ns = LINE / (node.memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
         let mut service = share * read_ns;
         out.waited[to] += share * read_ns;
         service += cross(from, home, MESSAGE, share, &mut out.waited);
