@@ -7,6 +7,10 @@ use clap::Args;
 use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+use numapilot_report::export::Table;
+use numapilot_report::pictures::View;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -179,6 +183,9 @@ Examples:
   numapilot report app.numatrace --functions --stacks
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
+  numapilot report app.numatrace --svg pages.svg --view pages --object block
+  numapilot report app.numatrace --pprof app.pb.gz      then: pprof -http=: app.pb.gz
+  numapilot report app.numatrace --csv - --table sites  one table, for spreadsheets and scripts
 
 Figures are defined in docs/metrics.md. `±` is half of a 95 % interval; figures without it were counted.")]
 pub struct ReportArgs {
@@ -224,11 +231,49 @@ pub struct ReportArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write the traffic picture to this file (`-`: standard output)
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub export: ExportArgs,
     #[command(flatten)]
     pub look: LookArgs,
+}
+
+/// What else a report is written to. `-` is standard output; then nothing else is printed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Files for other programs (`-`: standard output)")]
+pub struct ExportArgs {
+    /// Write a picture to this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Which picture
+    #[arg(long, value_name = "VIEW", requires = "svg", default_value = "traffic", value_parser = words(View::ALL.map(View::word), View::from_word))]
+    pub view: View,
+    /// Write a profile for pprof
+    #[arg(long, value_name = "FILE")]
+    pub pprof: Option<PathBuf>,
+    /// Write a profile for the Firefox Profiler (gzipped if the name ends in .gz)
+    #[arg(long, value_name = "FILE")]
+    pub firefox: Option<PathBuf>,
+    /// Write a table as CSV
+    #[arg(long, value_name = "FILE", requires = "table")]
+    pub csv: Option<PathBuf>,
+    /// Which table
+    #[arg(long, value_name = "TABLE", requires = "csv", value_parser = words(Table::ALL.map(Table::word), Table::from_word))]
+    pub table: Option<Table>,
+}
+
+impl ExportArgs {
+    /// Whether there is anything to write.
+    pub fn is_any(&self) -> bool {
+        self.svg.is_some() || self.pprof.is_some() || self.firefox.is_some() || self.csv.is_some()
+    }
+}
+
+/// A parser of words that stand for values, with the words in the help.
+fn words<T: Clone + Send + Sync + 'static, const N: usize>(
+    words: [&'static str; N],
+    parse: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(move |word| parse(&word).ok_or("no such word"))
 }
 
 #[derive(Debug, Args)]

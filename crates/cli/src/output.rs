@@ -37,15 +37,24 @@ pub fn print_json(value: &serde_json::Value) -> Result<()> {
 
 /// Writes a file by way of a temporary one beside it, so that no half-written file is ever left under its name. `-` is standard output.
 pub fn write_file(path: &Path, text: &str) -> Result<()> {
+    write_with(path, |out| Ok(out.write_all(text.as_bytes())?))
+        .with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// The same for what is written bit by bit.
+pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if path == Path::new("-") {
-        return print(text);
+        let mut out = std::io::stdout().lock();
+        write(&mut out)?;
+        return out.flush().context("standard output");
     }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = Path::new(&temporary);
-    let written = fs::write(temporary, text).and_then(|()| fs::rename(temporary, path));
+    let written = fs::File::create(temporary).map_err(anyhow::Error::from).and_then(|mut file| write(&mut file));
+    let written = written.and_then(|()| Ok(fs::rename(temporary, path)?));
     if written.is_err() {
         let _ = fs::remove_file(temporary);
     }
-    written.with_context(|| format!("{}: cannot be written", path.display()))
+    written
 }

@@ -18,6 +18,7 @@ fn every_kind_of_trace_can_be_reported() {
         let ran = common::run(&[&["report", path][..], &everything].concat()).succeeded();
         let name = kind.word();
         assert!(ran.stdout.contains("synthetic data"), "{name}: {}", ran.stdout);
+        assert!(kind != Kind::HostileNames || ran.stdout.lines().take(24).any(|line| line.starts_with("OBJECT")));
         let is_unsafe = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}');
         assert!(!ran.stdout.contains(is_unsafe), "{name}: control characters reach the terminal");
         let json = report_json(&trace, &["-n", "3"]);

@@ -37,6 +37,28 @@ pub struct Heading {
 }
 
 impl Heading {
+    /// The program without its folder.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        self.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command))
+    }
+
+    /// The program's name and its arguments.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let arguments = self.command.iter().skip(1).map(String::as_str);
+        std::iter::once(self.program()).chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Where figures come from, in one line: machine, whether it was simulated, engine, program time.
+    #[must_use]
+    pub fn provenance(&self) -> String {
+        let machine = if self.machine.is_empty() { "unknown machine" } else { &self.machine };
+        let kind = if self.is_simulated { "simulated" } else { "real hardware" };
+        let time = crate::units::time_ns(self.program_time_ns);
+        format!("{machine} ({kind}) · engine {} · {time} of program time", self.engine)
+    }
+
     /// What limits the figures, one sentence each; empty when nothing was lost.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {

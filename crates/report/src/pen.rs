@@ -68,9 +68,26 @@ impl Pen {
         let _ = writeln!(self.out, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" {style}/>"#);
     }
 
+    /// A box that tells more under the pointer.
+    pub fn titled_rect(&mut self, at: Point, size: Point, style: &str, story: &str) {
+        let ((x, y), (w, h)) = (at, size);
+        let _ = writeln!(
+            self.out,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" {style}><title>{}</title></rect>"#,
+            escape(story)
+        );
+    }
+
+    pub fn polygon(&mut self, corners: &[Point], style: &str) {
+        let _ = writeln!(self.out, r#"<polygon points="{}" {style}/>"#, points(corners));
+    }
+
+    pub fn polyline(&mut self, corners: &[Point], style: &str) {
+        let _ = writeln!(self.out, r#"<polyline points="{}" fill="none" {style}/>"#, points(corners));
+    }
+
     pub fn triangle(&mut self, corners: [Point; 3], colour: &str) {
-        let points: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = writeln!(self.out, r#"<polygon points="{}" fill="{colour}"/>"#, points.join(" "));
+        self.polygon(&corners, &format!(r#"fill="{colour}""#));
     }
 
     pub fn text(&mut self, at: Point, kind: Type, words: &str) {
@@ -90,6 +107,11 @@ impl Pen {
         self.out.push_str("</svg>\n");
         self.out
     }
+}
+
+fn points(corners: &[Point]) -> String {
+    let points: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    points.join(" ")
 }
 
 /// Text safe inside elements and attributes; characters that XML forbids become U+FFFD.

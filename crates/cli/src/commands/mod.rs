@@ -1,6 +1,7 @@
 //! One file per command: arguments in, calls to the crates that do the work, output out.
 
 pub mod compile;
+mod exports;
 mod record;
 mod report;
 mod shell;

@@ -13,10 +13,10 @@ use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_report::Heading;
+use numapilot_report::export::Export;
 use numapilot_report::json;
 use numapilot_report::text;
 use numapilot_report::text::Look;
-use numapilot_report::traffic;
 use numapilot_trace::ids::ObjectId;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::ids::TimeNs;
@@ -24,6 +24,7 @@ use serde_json::Value;
 use serde_json::json as value;
 
 use crate::args::ReportArgs;
+use crate::commands::exports;
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -38,20 +39,12 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let heading = heading(&arguments.trace, &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
-    if let Some(path) = &arguments.svg {
-        output::write_file(path, &view.picture(&analysis)?)?;
-        if path.as_os_str() == "-" {
-            return Ok(());
-        }
-    }
+    let Some(written) = view.export(&analysis)? else { return Ok(()) };
     if arguments.json {
         return output::print_json(&view.json(&analysis)?);
     }
     output::print(&view.text(&analysis, output::look(&arguments.look))?)?;
-    if let Some(path) = &arguments.svg {
-        output::print(&format!("\nPicture: {}\n", path.display()))?;
-    }
-    Ok(())
+    if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
 }
 
 /// The machine that the trace carries; none in traces made without one.
@@ -138,15 +131,51 @@ impl View<'_> {
         Ok(filter)
     }
 
-    fn picture(&self, analysis: &Analysis<'_>) -> Result<String> {
-        let machine =
-            self.machine.context("the trace holds no description of its machine, so there is nothing to draw")?;
-        let matrix = analysis.matrix();
-        let (links, _) = link_traffic(&matrix, machine, self.program_time_ns(analysis));
-        let headline = analysis.headline();
-        let traffic =
-            traffic::Traffic { heading: self.heading, machine, headline: &headline, matrix: &matrix, links: &links };
-        Ok(traffic::svg(&traffic))
+    /// Writes the files that were asked for. They show what `--object` and `--thread` name and nothing else.
+    fn export(&self, analysis: &Analysis<'_>) -> Result<Option<Vec<String>>> {
+        let arguments = self.arguments;
+        if !arguments.export.is_any() {
+            return Ok(Some(Vec::new()));
+        }
+        let mut filter = analysis.filter().clone();
+        let mut scope = self.scope();
+        if let Some(name) = &arguments.object {
+            match self.choose_objects(name)?.as_slice() {
+                [Chosen::Site(site)] => filter.site = Some(*site),
+                [Chosen::Object(object)] => filter.object = Some(*object),
+                several => {
+                    let numbers = several.iter().filter_map(|chosen| match chosen {
+                        Chosen::Site(site) => Some(format!("S{}", site.0)),
+                        Chosen::Object(_) => None,
+                    });
+                    let numbers: Vec<String> = numbers.collect();
+                    bail!("--object {name}: several have that name; a file shows one of them: {}", numbers.join(", "));
+                }
+            }
+            scope.insert(0, format!("object {name}"));
+        }
+        if let Some(name) = &arguments.thread {
+            filter.thread = Some(self.choose_thread(name)?);
+            scope.push(format!("thread {name}"));
+        }
+        let analysis = Analysis::new(self.trace, analysis.nodes(), analysis.memory_nodes(), filter);
+        let export = Export { heading: self.heading, analysis: &analysis, machine: self.machine };
+        exports::write(&arguments.export, &export, &scope.join(", "))
+    }
+
+    /// What the filters leave, in words.
+    fn scope(&self) -> Vec<String> {
+        let arguments = self.arguments;
+        let mut scope = Vec::new();
+        match (arguments.from, arguments.to) {
+            (Some(from), Some(to)) => scope.push(format!("{from} s to {to} s")),
+            (Some(from), None) => scope.push(format!("from {from} s on")),
+            (None, Some(to)) => scope.push(format!("before {to} s")),
+            (None, None) => {}
+        }
+        scope.extend(arguments.node.map(|node| format!("threads on node {node}")));
+        scope.extend(arguments.remote.then(|| "remote accesses".to_owned()));
+        scope
     }
 
     fn program_time_ns(&self, analysis: &Analysis<'_>) -> u64 {

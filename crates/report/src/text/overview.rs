@@ -17,6 +17,8 @@ use crate::units;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;
+/// Lines that a program's arguments may take, about.
+const COMMAND_LINES: usize = 4;
 
 /// The three lines: share of remote accesses, controller imbalance, the object that draws most.
 #[must_use]
@@ -94,7 +96,9 @@ pub fn heading(heading: &Heading, look: Look) -> String {
     let line = |title: &str, text: &str| block(title, text, &str::to_owned);
     let mut text = String::new();
     if !heading.command.is_empty() {
-        text.push_str(&line("Program", &heading.command.join(" ")));
+        // Command lines of thousands of arguments are told by their two ends.
+        let command = shorten(&clean(&heading.command.join(" ")), COMMAND_LINES * look.width);
+        text.push_str(&line("Program", &command));
     }
     let kind = if heading.is_simulated { "simulated" } else { "this is real hardware" };
     let nodes = plural(heading.node_count, "node", "nodes");

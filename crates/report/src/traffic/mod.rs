@@ -2,7 +2,7 @@
 //! carry. It stands alone: no scripts, no fonts to fetch, the same bytes for the same trace.
 
 mod links;
-mod scale;
+pub(crate) mod scale;
 
 use numapilot_insight::Headline;
 use numapilot_insight::LinkTraffic;
@@ -47,6 +47,8 @@ pub struct Traffic<'a> {
     pub matrix: &'a Matrix,
     /// What the links carry.
     pub links: &'a [LinkTraffic],
+    /// What the figures are confined to, in words; empty where they are of everything.
+    pub scope: &'a str,
 }
 
 /// The picture in general: who reaches whom, under any words.
@@ -86,11 +88,11 @@ impl Scene<'_> {
 #[must_use]
 pub fn svg(traffic: &Traffic<'_>) -> String {
     let (heading, headline) = (traffic.heading, traffic.headline);
-    let program = heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
     let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
     let totals = &headline.totals;
+    let scope = if traffic.scope.is_empty() { String::new() } else { format!("Only {}: ", traffic.scope) };
     let findings = format!(
-        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
+        "{scope}{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
         totals.imbalance.population.value * 100.0
@@ -104,7 +106,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
         machine: traffic.machine,
         matrix: traffic.matrix,
         links: traffic.links,
-        title: &format!("{program} on {}", heading.machine),
+        title: &format!("{} on {}", heading.program(), heading.machine),
         findings: &[findings, top],
         origin: &format!("{kind} · engine {} · {how} · {}", heading.engine, units::time_ns(heading.program_time_ns)),
     })

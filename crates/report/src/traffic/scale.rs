@@ -21,7 +21,7 @@ pub fn colour(share: f64) -> String {
 
 /// Text on that colour.
 pub fn ink_on(share: f64) -> &'static str {
-    if share > 0.5 { "#ffffff" } else { "#20262e" }
+    if share > 0.62 { "#ffffff" } else { "#20262e" }
 }
 
 #[cfg(test)]

@@ -1,0 +1,65 @@
+//! The files that a report is written to besides standard output: pictures, profiles, tables.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use numapilot_report::export::Export;
+use numapilot_report::export::ExportError;
+use numapilot_report::pictures;
+
+use crate::args::ExportArgs;
+use crate::output;
+
+/// Writes every file that was asked for; what they are called, for a last line on standard output. `None`: one of them was standard
+/// output, and nothing else must be printed.
+pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str) -> Result<Option<Vec<String>>> {
+    let files = [&arguments.svg, &arguments.pprof, &arguments.firefox, &arguments.csv];
+    let to_standard_output = files.into_iter().flatten().filter(|path| is_standard_output(path)).count();
+    if to_standard_output > 1 {
+        bail!("only one thing can go to standard output (`-`)");
+    }
+    let mut written = Vec::new();
+    if let Some(path) = &arguments.svg {
+        let picture = pictures::svg(arguments.view, export, scope)?;
+        save("Picture", path, &mut written, |out| Ok(out.write_all(picture.as_bytes())?))?;
+    }
+    if let Some(path) = &arguments.pprof {
+        save("pprof", path, &mut written, |out| export.pprof(out))?;
+    }
+    if let Some(path) = &arguments.firefox {
+        save("Firefox", path, &mut written, |out| {
+            if path.extension().is_none_or(|extension| extension != "gz") {
+                return export.firefox(out);
+            }
+            let mut encoder = GzEncoder::new(out, Compression::fast());
+            export.firefox(&mut encoder)?;
+            encoder.finish()?;
+            Ok(())
+        })?;
+    }
+    if let (Some(path), Some(table)) = (&arguments.csv, arguments.table) {
+        save("Table", path, &mut written, |out| export.csv(table, out))?;
+    }
+    Ok((to_standard_output == 0).then_some(written))
+}
+
+fn is_standard_output(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn save(
+    what: &str,
+    path: &Path,
+    written: &mut Vec<String>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+) -> Result<()> {
+    output::write_with(path, |out| write(out).map_err(anyhow::Error::from))
+        .with_context(|| format!("{}: cannot be written", path.display()))?;
+    written.push(format!("{what}: {}", path.display()));
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Pictures for papers and READMEs: one view each, as SVG that stands alone: no scripts, no fonts to fetch, the same bytes for the same trace.
+//!
+//! Every picture has a title that says what is seen, a line with the finding, and a last line that says where the figures come from. Colours
+//! keep their order of lightness in grey, and can be told apart with every kind of colour vision.
+
+mod axis;
+mod flame;
+mod imbalance;
+mod matrix;
+mod objects;
+mod pages;
+mod palette;
+mod sheet;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use numapilot_insight::{Source, link_traffic};
+
+use crate::export::{Export, ExportError};
+use crate::traffic;
+
+/// What a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The machine, with what nodes serve and links carry.
+    Traffic,
+    /// Who reaches whose memory.
+    Matrix,
+    /// The objects that draw most accesses.
+    Objects,
+    /// Accesses by home node and their remote share over program time.
+    Timeline,
+    /// One object's pages: where they are and who reaches them.
+    Pages,
+    /// Call stacks, as wide as their accesses.
+    Flame,
+    /// What each memory controller serves.
+    Imbalance,
+}
+
+impl View {
+    /// Every view.
+    pub const ALL: [View; 7] =
+        [View::Traffic, View::Matrix, View::Objects, View::Timeline, View::Pages, View::Flame, View::Imbalance];
+
+    /// Its name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            View::Traffic => "traffic",
+            View::Matrix => "matrix",
+            View::Objects => "objects",
+            View::Timeline => "timeline",
+            View::Pages => "pages",
+            View::Flame => "flame",
+            View::Imbalance => "imbalance",
+        }
+    }
+
+    /// The view of this name.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<View> {
+        View::ALL.into_iter().find(|view| view.word() == word)
+    }
+}
+
+/// Draws a view. `scope` says in words what the filter lets pass; empty where it is everything.
+///
+/// # Errors
+/// If the view needs something that the trace does not hold.
+pub fn svg(view: View, export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+    match view {
+        View::Traffic => traffic_svg(export, scope),
+        View::Matrix => Ok(matrix::svg(export, scope)),
+        View::Objects => Ok(objects::svg(export, scope)),
+        View::Timeline => Ok(timeline::svg(export, scope)),
+        View::Pages => pages::svg(export, scope),
+        View::Flame => Ok(flame::svg(export, scope)),
+        View::Imbalance => Ok(imbalance::svg(export, scope)),
+    }
+}
+
+fn traffic_svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+    let machine = export.machine.ok_or(ExportError::NoMachine)?;
+    let headline = export.analysis.headline();
+    let matrix = export.analysis.matrix();
+    let (links, _) = link_traffic(&matrix, machine, headline.totals.duration.0);
+    let heading = export.heading;
+    Ok(traffic::svg(&traffic::Traffic { heading, machine, headline: &headline, matrix: &matrix, links: &links, scope }))
+}
+
+/// How figures were found, in words.
+fn found(source: Source) -> &'static str {
+    if source == Source::Counted { "counted" } else { "estimated from samples" }
+}

@@ -1,0 +1,82 @@
+//! The objects that draw most memory accesses: a bar each, remote part dark, with the interval of what was sampled.
+
+use numapilot_insight::{DecisionRow, Pattern};
+
+use crate::export::Export;
+use crate::pen::{Pen, Type};
+use crate::units;
+
+use super::axis::ticks;
+use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, nothing, percent, whisker};
+
+const ROWS: usize = 12;
+const ROW: f64 = 34.0;
+/// Room for names on the left, and for figures on the right.
+const NAMES: f64 = 250.0;
+const FIGURES: f64 = 150.0;
+
+pub fn svg(export: &Export<'_>, scope: &str) -> String {
+    let title = format!("What the memory accesses of {} reach", export.heading.program());
+    let rows = export.analysis.sites();
+    let Some(first) = rows.first() else { return nothing(export, scope, &title) };
+    let shown = &rows[..rows.len().min(ROWS)];
+    let finding = format!(
+        "{} draws {} of all memory accesses; {} of them are remote",
+        first.name,
+        units::share(&first.share),
+        units::share(&first.remote)
+    );
+    let height = 40.0 + ROW * shown.len() as f64 + 40.0;
+    let mut pen = begin(export, scope, &title, &finding, height);
+    let left = MARGIN + NAMES;
+    let width = WIDTH - MARGIN - FIGURES - left;
+    let most = shown.iter().map(|row| row.share.high).fold(0.0, f64::max).clamp(1e-6, 1.0);
+    key(&mut pen, left, TOP + 8.0, &[(REMOTE, "remote".to_owned()), (LOCAL, "local or unknown".to_owned())]);
+    let bottom = TOP + 24.0 + ROW * shown.len() as f64;
+    for tick in ticks(most * 100.0, 5) {
+        let x = left + tick / 100.0 / most * width;
+        pen.line((x, TOP + 22.0), (x, bottom), &format!(r#"stroke="{GRID}""#));
+        pen.text((x, bottom + 16.0), Type::new(11.0, FAINT).anchored("middle"), &format!("{tick}"));
+    }
+    for (index, row) in shown.iter().enumerate() {
+        bar(&mut pen, row, TOP + 26.0 + ROW * index as f64, (left, width / most));
+    }
+    let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
+    let more = rows.len() - shown.len();
+    let words = if more > 0 {
+        format!("% of all memory accesses; {more} more draw {}", percent(rest))
+    } else {
+        "% of all memory accesses".to_owned()
+    };
+    pen.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
+    pen.finish()
+}
+
+fn bar(pen: &mut Pen, row: &DecisionRow, y: f64, (left, scale): (f64, f64)) {
+    let length = row.share.value * scale;
+    let remote = length * row.remote.value;
+    let style = |colour: &str| format!(r#"fill="{colour}""#);
+    pen.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
+    pen.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
+    whisker(pen, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
+    let room = NAMES - 14.0;
+    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), &fit(&row.name, room, 13.0));
+    let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
+    pen.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
+    let x = left + (row.share.high * scale).max(length) + 8.0;
+    let figures = format!("{}, {} remote", percent(row.share.value), percent(row.remote.value));
+    pen.text((x, y + 9.0), Type::new(11.5, INK), &figures);
+    pen.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));
+}
+
+fn pattern(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::TooFewSamples => "few samples",
+        Pattern::Local => "local already",
+        Pattern::PrivateRemote => "private, but remote",
+        Pattern::UsedElsewhere => "used from one other node",
+        Pattern::SharedRead => "shared, read",
+        Pattern::SharedWritten => "shared, written",
+    }
+}

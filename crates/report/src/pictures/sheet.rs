@@ -1,0 +1,77 @@
+//! The frame of every picture: title, finding, and the line that says where the figures come from.
+
+use crate::export::Export;
+use crate::pen::{Pen, Type};
+use crate::text::{clean, shorten};
+
+use super::palette::{FAINT, INK};
+
+/// Width of every picture but the traffic's: two columns of a paper.
+pub const WIDTH: f64 = 860.0;
+/// Left and right.
+pub const MARGIN: f64 = 40.0;
+/// Where the drawing begins.
+pub const TOP: f64 = 96.0;
+/// Room at the foot.
+const FOOT: f64 = 44.0;
+
+/// About as many columns of text as fit.
+pub fn columns(width: f64, size: f64) -> usize {
+    (width / (size * 0.56)).max(0.0) as usize
+}
+
+/// Text that fits, with nothing in it that a reader could take for something else.
+pub fn fit(text: &str, width: f64, size: f64) -> String {
+    shorten(&clean(text), columns(width, size))
+}
+
+/// A picture with a drawing of this height between its title and its foot.
+pub fn begin(export: &Export<'_>, scope: &str, title: &str, finding: &str, height: f64) -> Pen {
+    let mut pen = Pen::new(WIDTH, TOP + height + FOOT, &clean(&shorten(title, 300)));
+    let room = WIDTH - 2.0 * MARGIN;
+    pen.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &fit(title, room, 20.0));
+    pen.text((MARGIN, 65.0), Type::new(14.0, INK), &fit(finding, room, 14.0));
+    let scope = if scope.is_empty() { String::new() } else { format!("only {scope} · ") };
+    let line = format!("{scope}{} · {}", export.heading.command_line(), export.heading.provenance());
+    pen.text((MARGIN, TOP + height + FOOT - 14.0), Type::new(10.5, FAINT), &fit(&line, room, 9.8));
+    pen
+}
+
+/// What is drawn where there is nothing to draw.
+pub fn nothing(export: &Export<'_>, scope: &str, title: &str) -> String {
+    let mut pen = begin(export, scope, title, "no sampled memory access", 60.0);
+    pen.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
+    pen.finish()
+}
+
+/// `37 %`, `4.1 %`, `<0.1 %`.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// A short line across a bar's end: the 95 % interval.
+pub fn whisker(pen: &mut Pen, y: f64, low: f64, high: f64) {
+    let style = format!(r#"stroke="{INK}" stroke-width="1.1""#);
+    if high - low < 0.5 {
+        return;
+    }
+    pen.line((low, y), (high, y), &style);
+    for x in [low, high] {
+        pen.line((x, y - 3.5), (x, y + 3.5), &style);
+    }
+}
+
+/// Swatches with their words, from left to right; where the next one would begin.
+pub fn key(pen: &mut Pen, x: f64, y: f64, entries: &[(&str, String)]) -> f64 {
+    let mut x = x;
+    for (colour, words) in entries {
+        pen.rect((x, y - 9.0), (11.0, 11.0), 1.5, &format!(r#"fill="{colour}""#));
+        pen.text((x + 16.0, y + 0.5), Type::new(11.5, INK), words);
+        x += 16.0 + crate::pen::text_width(words, 11.5) + 16.0;
+    }
+    x
+}

@@ -1,0 +1,66 @@
+//! Every view of small synthetic traces against its golden file, and of every strange trace for being well formed.
+
+use numapilot_fixtures::Kind;
+use numapilot_flows::Filter;
+use numapilot_trace::ids::ObjectId;
+
+use super::{View, svg};
+use crate::fixture::open;
+
+#[test]
+fn every_view_looks_as_it_did() {
+    let opened = open(Kind::Big, 6000, 120, 8);
+    for view in View::ALL {
+        let picture = opened.with(Filter::default(), |export| svg(view, export, "")).expect("a picture");
+        insta::assert_snapshot!(view.word(), picture);
+    }
+}
+
+#[test]
+fn filters_are_told_and_kept_to() {
+    let opened = open(Kind::Big, 6000, 120, 8);
+    for view in [View::Timeline, View::Pages] {
+        let filter = Filter { object: Some(ObjectId(20)), ..Filter::default() };
+        let picture = opened.with(filter, |export| svg(view, export, "object 20")).expect("a picture");
+        assert!(picture.contains("only object 20"), "{picture}");
+        insta::assert_snapshot!(format!("{}_of_one_object", view.word()), picture);
+    }
+}
+
+/// A check for XML that needs no parser: tags nest, and nothing that XML forbids is in the text.
+fn assert_well_formed(picture: &str, what: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = picture;
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains('>'), "{what}: a bare >");
+        let end = at + rest[at..].find('>').unwrap_or_else(|| panic!("{what}: a tag without end"));
+        let tag = &rest[at + 1..end];
+        let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap_or("");
+        assert!(["svg", "title", "rect", "text", "line", "polygon", "polyline"].contains(&name), "{what}: <{tag}>");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{what}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty() && picture.ends_with("</svg>\n"), "{what}");
+    assert!(!picture.chars().any(|c| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}')), "{what}");
+    assert!(!picture.contains("NaN") || picture.contains(">NaN"), "{what}: a number that is none");
+    assert!(!picture.contains("inf\""), "{what}: a number that is none");
+}
+
+#[test]
+fn strange_traces_make_sound_pictures() {
+    for kind in Kind::ALL {
+        let opened = open(kind, 1000, 2000, 1024);
+        for view in View::ALL {
+            let what = format!("{} {}", kind.word(), view.word());
+            let picture = opened
+                .with(Filter::default(), |export| svg(view, export, ""))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_well_formed(&picture, &what);
+            assert!(picture.contains(if kind == Kind::Latency { "real hardware" } else { "simulated" }), "{what}");
+        }
+    }
+}
