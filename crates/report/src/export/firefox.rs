@@ -62,6 +62,8 @@ fn meta(export: &Export<'_>) -> Value {
     let mut notes = vec![heading.provenance()];
     notes.extend(heading.notes.iter().cloned());
     notes.extend(heading.limits());
+    let notes: Vec<Value> =
+        notes.iter().map(|note| json!({"label": "Note", "format": "string", "value": note})).collect();
     json!({
         "categories": categories,
         "debug": false,
@@ -86,7 +88,7 @@ fn meta(export: &Export<'_>) -> Value {
             "tableLabel": "{marker.data.text}",
             "fields": [{"key": "text", "label": "Text", "format": "string", "searchable": true}],
         }],
-        "extra": [{"label": "Recording", "entries": notes.into_iter().map(|note| json!({"label": "Note", "format": "string", "value": note})).collect::<Vec<_>>()}],
+        "extra": [{"label": "Recording", "entries": notes}],
     })
 }
 

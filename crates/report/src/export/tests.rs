@@ -321,7 +321,7 @@ fn read_csv(text: &str) -> Vec<Vec<String>> {
         let last = rows.last_mut().expect("a row");
         match c {
             '"' if quoted && chars.peek() == Some(&'"') => {
-                last.last_mut().expect("a cell").push(chars.next().expect("it"))
+                last.last_mut().expect("a cell").push(chars.next().expect("it"));
             }
             '"' => quoted = !quoted,
             ',' if !quoted => last.push(String::new()),
