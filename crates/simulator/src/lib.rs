@@ -1,2 +1,44 @@
 //! Steps a program through the traffic model in epochs: page table, threads, synchronisation, migrations that cost bandwidth and time, a
 //! sampler, and a policy in the loop. Deterministic for a seed. Everything that comes of it is *simulated* and says so.
+//!
+//! `docs/simulator.md` says what is modelled, with which equations, and where it errs.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), numapilot_simulator::SimulatorError> {
+//! # let mut policy: Box<dyn numapilot_placement::Policy> = todo_policy();
+//! # fn todo_policy() -> Box<dyn numapilot_placement::Policy> { unreachable!() }
+//! # let machine = numapilot_machine::Machine::load("opteron-8385").expect("a built-in model");
+//! let program = numapilot_simulator::synthetic::load("workloads/synthetic/hot-controller.toml".as_ref())?;
+//! let options = numapilot_simulator::Options::default();
+//! let simulation = numapilot_simulator::Simulation::new(&program, &machine, options)?;
+//! let report = simulation.run(policy.as_mut(), &mut |_| true)?;
+//! assert!(report.simulated);
+//! # Ok(())
+//! # }
+//! ```
+
+mod costs;
+mod engine;
+mod error;
+mod ledger;
+mod memory;
+mod notes;
+mod options;
+mod pages;
+pub mod program;
+mod random;
+mod report;
+mod seats;
+mod simulation;
+pub mod synthetic;
+
+pub use costs::Costs;
+pub use engine::{AGREEMENT, Progress};
+pub use error::SimulatorError;
+pub use ledger::Metrics;
+pub use memory::{IdleMemory, Memory, QueueingMemory};
+pub use options::{Layout, MemoryModel, Options};
+pub use report::{
+    Convergence, LabelReport, Moves, Point, PolicyCost, Refused, Report, ThreadReport, Traffic,
+};
+pub use simulation::Simulation;

@@ -1,0 +1,394 @@
+//! The epoch loop: threads advance with the latencies of the epoch, their load gives the latencies, until both agree; then the policy's observer
+//! looks, its orders are carried out, and the next epoch begins.
+
+pub(crate) mod books;
+mod demand;
+mod load;
+mod mover;
+mod observe;
+pub(crate) mod place;
+mod runner;
+mod watch;
+mod ways;
+
+use numapilot_machine::Machine;
+use numapilot_placement::{Policy, Wishes};
+use numapilot_traffic::{Background, Load, Solution};
+
+use crate::error::SimulatorError;
+use crate::ledger::Scale;
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::pages::PageTable;
+use crate::program::Program;
+use crate::random::Random;
+use crate::report::Report;
+use books::Books;
+use demand::Demand;
+use mover::{Bench, Mover};
+use observe::Watch;
+use place::Placer;
+use runner::{Epoch, Runners, Surroundings};
+use watch::{Sampler, Scene};
+use ways::Ways;
+
+/// Latencies and load agree when the latencies that the load gives differ from those with which it was made by less than this share.
+pub const AGREEMENT: f64 = 0.01;
+/// Times that an epoch is run anew with better latencies, at most.
+const PASSES: usize = 6;
+/// From this pass on, latencies go half of the way only.
+const DAMPED_FROM: usize = 2;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Simulated nanoseconds.
+    pub now_ns: f64,
+    /// Share of the program's memory accesses that were made (of the time limit, where that is further on), 0 to 1.
+    pub share: f64,
+}
+
+/// A run in progress.
+pub(crate) struct Engine<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    options: &'a Options,
+    memory: &'a mut dyn Memory,
+    pages: PageTable,
+    ways: Ways,
+    placer: Placer,
+    runners: Runners,
+    mover: Mover,
+    sampler: Sampler,
+    random: Random,
+    watch: Watch,
+    books: Books,
+    demand: Demand,
+    demand_ns: f64,
+    solved: Option<(Load, Solution)>,
+    cpus_of: Vec<Vec<usize>>,
+    cpus: usize,
+    /// CPUs that the program used in the last epoch, on average.
+    busy_cpus: f64,
+}
+
+impl<'a> Engine<'a> {
+    pub(crate) fn new(
+        program: &'a Program,
+        machine: &'a Machine,
+        options: &'a Options,
+        memory: &'a mut dyn Memory,
+        policy: &dyn Policy,
+    ) -> Result<Engine<'a>, SimulatorError> {
+        let seats = crate::seats::seats(program, machine, options.layout)?;
+        let idle = memory.solve(&Load::default())?;
+        let controllers = idle.stations.iter().filter(|station| station.controller.is_some()).count();
+        let of_node = |node: &numapilot_machine::Node| {
+            idle.stations.iter().position(|station| station.controller == Some(node.id))
+        };
+        let scale = Scale {
+            controllers: machine.nodes().iter().map(of_node).collect(),
+            first_link: controllers,
+            clock_mhz: machine.clock_mhz(),
+            counts_instructions: program.counts_instructions,
+        };
+        let mut cpus_of = vec![Vec::new(); machine.nodes().len()];
+        for (index, cpu) in machine.cpus().iter().enumerate().filter(|(_, cpu)| cpu.online) {
+            if let Some(node) = cpu.node.and_then(|id| machine.node_index(id)) {
+                cpus_of[node].push(index);
+            }
+        }
+        Ok(Engine {
+            program,
+            machine,
+            options,
+            pages: PageTable::new(program, machine),
+            ways: Ways::new(program, idle.path_ns),
+            placer: Placer::new(program, machine, &policy.initial_allocation(), options.seed),
+            runners: Runners::new(program, &seats, machine.cpus().len()),
+            mover: Mover::new(program.processes.len()),
+            sampler: Sampler::new(options.seed ^ 0x5a, program),
+            random: Random::new(options.seed ^ 0xf4),
+            watch: Watch::at(0.0, program.threads.len()),
+            books: Books::new(program, scale, options.series_ns),
+            demand: Demand::default(),
+            demand_ns: 0.0,
+            solved: None,
+            cpus: cpus_of.iter().map(Vec::len).sum(),
+            cpus_of,
+            busy_cpus: 0.0,
+            memory,
+        })
+    }
+
+    /// Runs to the end, or as far as the options say.
+    pub(crate) fn run(
+        mut self,
+        policy: &mut dyn Policy,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Report, SimulatorError> {
+        let of_accesses = self.program.accesses();
+        let until = self.options.until_ns.unwrap_or(f64::INFINITY);
+        let mut wishes = policy.wishes();
+        let mut decide_at = wishes.next_ns.max(1) as f64;
+        self.set_period(&wishes);
+        self.enter()?;
+        while !self.runners.is_finished() && self.runners.now_ns < until {
+            let now = self.runners.now_ns;
+            if now >= decide_at && self.mover.is_idle() {
+                self.decide(policy, &wishes);
+                wishes = policy.wishes();
+                decide_at = now + wishes.next_ns.max(1) as f64;
+                self.set_period(&wishes);
+            }
+            let next = if decide_at > now { decide_at } else { f64::INFINITY };
+            let horizon = (now + self.options.epoch_max_ns).min(next).min(until).min(self.books.interval_end());
+            self.epoch(horizon)?;
+            let share = if of_accesses > 0.0 { self.books.accesses / of_accesses } else { 0.0 };
+            let now_ns = self.runners.now_ns;
+            if !progress(Progress { now_ns, share: share.max(now_ns / until).min(1.0) }) {
+                return Err(SimulatorError::Stopped { at_ns: now_ns });
+            }
+        }
+        Ok(self.report(policy, of_accesses))
+    }
+
+    fn enter(&mut self) -> Result<(), SimulatorError> {
+        let mut around = Surroundings {
+            program: self.program,
+            pages: &mut self.pages,
+            ways: &mut self.ways,
+            placer: &self.placer,
+        };
+        self.runners.start(&mut around)
+    }
+
+    /// One epoch: orders, threads and latencies until they agree, books, observers.
+    fn epoch(&mut self, horizon: f64) -> Result<(), SimulatorError> {
+        let begin = self.runners.now_ns;
+        let copied = self.work_orders(horizon - begin);
+        let before = self.runners.clone();
+        let mut epoch = Epoch::default();
+        let mut settled = false;
+        for pass in 0..PASSES {
+            if pass > 0 {
+                self.runners = before.clone();
+            }
+            epoch = self.pass(horizon)?;
+            let elapsed = epoch.end_ns - begin;
+            if elapsed <= 0.0 {
+                settled = true;
+                break;
+            }
+            let load = self.load(&epoch, elapsed, &copied);
+            if self.solved.as_ref().is_some_and(|(solved, _)| load::alike(solved, &load)) && self.latencies_are_solved() {
+                settled = true;
+                break;
+            }
+            let solution = self.memory.solve(&load)?;
+            self.books.convergence.solves += 1;
+            let worst = &mut self.books.convergence.worst_residual;
+            *worst = worst.max(solution.residual);
+            let change = load::difference(self.ways.path_ns(), &solution.path_ns);
+            self.adopt(&solution, pass);
+            self.solved = Some((load, solution));
+            if change < AGREEMENT {
+                settled = true;
+                break;
+            }
+        }
+        self.close_epoch(begin, &epoch, settled);
+        Ok(())
+    }
+
+    fn pass(&mut self, horizon: f64) -> Result<Epoch, SimulatorError> {
+        let mut around = Surroundings {
+            program: self.program,
+            pages: &mut self.pages,
+            ways: &mut self.ways,
+            placer: &self.placer,
+        };
+        self.runners.advance(horizon, self.options.epoch_min_ns, &mut around)
+    }
+
+    fn latencies_are_solved(&self) -> bool {
+        let path = self.solved.as_ref().map(|(_, solution)| &solution.path_ns);
+        path.is_some_and(|path| load::difference(self.ways.path_ns(), path) < AGREEMENT)
+    }
+
+    fn adopt(&mut self, solution: &Solution, pass: usize) {
+        let mut path_ns = solution.path_ns.clone();
+        if pass >= DAMPED_FROM {
+            for (new, old) in path_ns.iter_mut().flatten().zip(self.ways.path_ns().iter().flatten()) {
+                *new = (*new + old) / 2.0;
+            }
+        }
+        self.ways.set_path_ns(path_ns);
+    }
+
+    fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, copied: &[Background]) -> Load {
+        let (program, runners) = (self.program, &self.runners.all);
+        let mut load = load::load_of(epoch, elapsed_ns, runners, program, &self.pages, &mut self.ways);
+        // The mover's books are in bytes; the epoch's length makes them a rate.
+        load.background = copied.to_vec();
+        load.background.iter_mut().for_each(|moved| moved.bytes_per_s *= 1e9 / elapsed_ns);
+        load
+    }
+
+    /// The mover works for the time of the coming epoch. What it copied, in bytes.
+    fn work_orders(&mut self, given_ns: f64) -> Vec<Background> {
+        if self.mover.is_idle() {
+            return Vec::new();
+        }
+        self.books.flush(self.program, &self.pages);
+        self.books.first_move();
+        let (copied, worked_ns) = self.mover.work(
+            given_ns,
+            &mut Bench {
+                program: self.program,
+                pages: &mut self.pages,
+                runners: &mut self.runners,
+                placer: &mut self.placer,
+                costs: &self.options.costs,
+                demand: &self.demand,
+                demand_ns: self.demand_ns,
+                cpus_of: &self.cpus_of,
+                moves: &mut self.books.moves,
+                cost: &mut self.books.cost,
+            },
+        );
+        self.steal(worked_ns, given_ns);
+        copied
+    }
+
+    /// Movers run on idle CPUs, and where there are none they take the program's, evenly.
+    fn steal(&mut self, worked_ns: f64, given_ns: f64) {
+        let movers = worked_ns / given_ns.max(1.0);
+        let without_idle = (movers - (self.cpus as f64 - self.busy_cpus).max(0.0)).max(0.0);
+        let working: Vec<usize> = self.runners.working().collect();
+        let stolen = without_idle * given_ns;
+        for &thread in &working {
+            self.runners.all[thread].debt_ns += stolen / working.len() as f64;
+        }
+        if !working.is_empty() {
+            self.books.cost.mover_stolen_ns += stolen;
+        }
+    }
+
+    /// Books the epoch and lets observers look at it.
+    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, settled: bool) {
+        let elapsed = epoch.end_ns - begin;
+        let convergence = &mut self.books.convergence;
+        convergence.epochs += 1;
+        convergence.let_go += epoch.let_go;
+        if !settled {
+            convergence.unsettled_epochs += 1;
+            convergence.unsettled_ns += elapsed;
+        }
+        let stations = self.solved.as_ref().map_or(&[][..], |(_, solution)| &solution.stations);
+        let utilisation: Vec<f64> = stations.iter().map(|station| station.utilisation).collect();
+        let (program, pages, runners) = (self.program, &self.pages, &self.runners);
+        let entry = Books::entry(epoch, &utilisation, program, pages, &mut self.ways, runners);
+        self.books.book(epoch, &entry, program, runners);
+        self.watch.ledger.book(&entry, epoch.end_ns);
+        self.watch.book(epoch, program, pages, &mut self.ways, runners);
+        self.busy_cpus = if elapsed > 0.0 { epoch.ready_ns.iter().sum::<f64>() / elapsed } else { self.busy_cpus };
+        self.look(begin, epoch);
+        self.books.turn(epoch.end_ns);
+    }
+
+    /// Samples, hint faults, ends of copies.
+    fn look(&mut self, begin_ns: f64, epoch: &Epoch) {
+        let elapsed = epoch.end_ns - begin_ns;
+        (self.demand, self.demand_ns) = (Demand::new(epoch, self.program), elapsed);
+        let costs = &self.options.costs;
+        // Without a clock, that of a usual server: only the cost of samples hangs on it.
+        let sample_ns = costs.sample_cycles * 1000.0 / self.machine.clock_mhz().unwrap_or(2_500.0);
+        let mut scene = Scene {
+            program: self.program,
+            pages: &mut self.pages,
+            ways: &mut self.ways,
+            runners: &mut self.runners,
+            epoch,
+            begin_ns,
+        };
+        let most = costs.samples_max_per_s_and_cpu * elapsed / 1e9;
+        let (taken, lost) = self.sampler.sample(&mut scene, most, sample_ns);
+        let faults = watch::hint_faults(&mut scene, &self.demand, &mut self.random, costs.hint_fault_ns);
+        let ended = if scene.pages.has_copies() {
+            self.books.flush(self.program, scene.pages);
+            watch::collapses(&mut scene, &self.demand, &mut self.random, costs.collapse_ns)
+        } else {
+            Vec::new()
+        };
+        let (moves, cost) = (&mut self.books.moves, &mut self.books.cost);
+        moves.samples += taken;
+        moves.samples_lost += lost;
+        moves.hint_faults += faults.len() as u64;
+        moves.collapsed += ended.len() as u64;
+        cost.sampling_ns += taken as f64 * sample_ns;
+        cost.faults_ns += faults.len() as f64 * costs.hint_fault_ns;
+        cost.collapses_ns += ended.len() as f64 * costs.collapse_ns;
+        self.watch.faults.extend(faults);
+        self.watch.collapses.extend(ended);
+    }
+
+    fn decide(&mut self, policy: &mut dyn Policy, wishes: &Wishes) {
+        let mut seen = self.watch.observation(&self.books.scale, self.program, &self.pages, &self.runners);
+        seen.samples = self.sampler.take();
+        seen.sample_period = self.sampler.period;
+        seen.samples_lost = std::mem::take(&mut self.sampler.lost);
+        seen.outcomes = self.mover.take_outcomes();
+        if wishes.mapped {
+            seen.mapped = self.pages.mapped();
+        }
+        self.mover.order(policy.decide(&seen));
+        self.watch = Watch::at(self.runners.now_ns, self.program.threads.len());
+    }
+
+    /// The period that gives the wished rate at the rate of accesses since the last decision.
+    fn set_period(&mut self, wishes: &Wishes) {
+        if wishes.samples_per_s_and_cpu <= 0.0 {
+            self.sampler.period = 0.0;
+            return;
+        }
+        let (accesses, elapsed) = (self.books.accesses, self.runners.now_ns);
+        let per_s = if elapsed > 0.0 { accesses / elapsed * 1e9 } else { 0.0 };
+        self.sampler.period = (per_s / (wishes.samples_per_s_and_cpu * self.cpus as f64)).max(1.0);
+    }
+
+    fn report(mut self, policy: &dyn Policy, of_accesses: f64) -> Report {
+        self.books.flush(self.program, &self.pages);
+        let (total, before, after, series) = self.books.traffic();
+        let end = |end: numapilot_machine::Endpoint| match end {
+            numapilot_machine::Endpoint::Node(node) => node.to_string(),
+            numapilot_machine::Endpoint::Router(id) => {
+                self.machine.routers().get(usize::from(id.0)).map_or_else(String::new, |router| router.name.clone())
+            }
+        };
+        let links = self.machine.links().iter().map(|link| format!("{} > {}", end(link.from), end(link.to))).collect();
+        Report {
+            simulated: true,
+            program: self.program.name.clone(),
+            origin: self.program.origin.clone(),
+            machine: self.machine.name().to_owned(),
+            policy: policy.name().to_owned(),
+            options: self.options.clone(),
+            finished: self.runners.is_finished(),
+            run_time_ns: self.runners.now_ns,
+            progress: if of_accesses > 0.0 { (self.books.accesses / of_accesses).min(1.0) } else { 1.0 },
+            nodes: self.machine.nodes().iter().map(|node| node.id.0).collect(),
+            links,
+            total,
+            before,
+            after,
+            series,
+            threads: self.books.thread_reports(self.program, &self.runners),
+            labels: self.books.label_reports(self.program),
+            notes: crate::notes::notes(&self.books),
+            moves: self.books.moves,
+            cost: self.books.cost,
+            convergence: self.books.convergence,
+        }
+    }
+}

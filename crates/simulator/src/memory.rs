@@ -1,0 +1,126 @@
+//! What answers memory accesses. The engine asks a [`Memory`] once or a few times per epoch.
+
+use numapilot_machine::Machine;
+use numapilot_traffic::{Load, MemorySystem, Solution, Solver, StationLoad};
+
+use crate::error::SimulatorError;
+
+/// Bytes of a cache line: what an access moves.
+pub(crate) const LINE_BYTES: f64 = 64.0;
+
+/// A memory system: latencies under a load.
+pub trait Memory {
+    /// The steady state under `load`.
+    ///
+    /// # Errors
+    /// If the load cannot be, such as accesses from a node to one that it does not reach.
+    fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError>;
+}
+
+/// Idle latencies whatever the load. Stations tell what passes, and never queue.
+#[derive(Debug)]
+pub struct IdleMemory {
+    machine: Machine,
+    path_ns: Vec<Vec<f64>>,
+}
+
+impl IdleMemory {
+    /// For this machine. Latencies that it does not tell are guessed as everywhere ([`Machine::idle_latency_or_guess_ns`]).
+    #[must_use]
+    pub fn new(machine: &Machine) -> IdleMemory {
+        let nodes = machine.nodes();
+        let latency = |from: &numapilot_machine::Node, to: &numapilot_machine::Node| {
+            if to.has_memory() { machine.idle_latency_or_guess_ns(from.id, to.id) } else { f64::NAN }
+        };
+        let row = |from| nodes.iter().map(|to| latency(from, to)).collect();
+        IdleMemory { machine: machine.clone(), path_ns: nodes.iter().map(row).collect() }
+    }
+
+    /// Latency from node (row) to memory (column), in nanoseconds; `NaN` to nodes without memory.
+    #[must_use]
+    pub fn path_ns(&self) -> &[Vec<f64>] {
+        &self.path_ns
+    }
+
+    /// What passes each station: one line per access, and the background.
+    fn stations(&self, bytes_per_s: &[Vec<f64>]) -> Vec<StationLoad> {
+        let nodes = self.machine.nodes();
+        let mut links = vec![0.0; self.machine.links().len()];
+        let mut stations = Vec::new();
+        for (to, target) in nodes.iter().enumerate() {
+            for (from, source) in nodes.iter().enumerate().filter(|&(from, _)| from != to) {
+                let routes = self.machine.routes(target.id, source.id);
+                for link in routes.iter().flatten() {
+                    links[usize::from(link.0)] += bytes_per_s[from][to] / routes.len() as f64;
+                }
+            }
+            if target.has_memory() {
+                let served: f64 = bytes_per_s.iter().map(|row| row[to]).sum();
+                let peak = target.memory_bandwidth_bytes_per_s.unwrap_or(f64::INFINITY);
+                stations.push(station(Some(target.id), None, served, peak));
+            }
+        }
+        for (link, &bytes) in self.machine.links().iter().zip(&links) {
+            stations.push(station(None, Some(link.id), bytes, link.bandwidth_bytes_per_s));
+        }
+        stations
+    }
+}
+
+fn station(
+    controller: Option<numapilot_machine::NodeId>,
+    link: Option<numapilot_machine::LinkId>,
+    bytes_per_s: f64,
+    peak_bytes_per_s: f64,
+) -> StationLoad {
+    let utilisation = (bytes_per_s / peak_bytes_per_s).min(1.0);
+    StationLoad { controller, link, bytes_per_s, utilisation, queue: utilisation }
+}
+
+impl Memory for IdleMemory {
+    fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError> {
+        let nodes = self.path_ns.len();
+        let mut solution = Solution { path_ns: self.path_ns.clone(), marginal_ns: self.path_ns.clone(), ..Solution::default() };
+        let mut bytes_per_s = vec![vec![0.0; nodes]; nodes];
+        for class in &load.classes {
+            let share = |to: usize| class.reads[to] + class.writes[to];
+            let used = (0..nodes).filter(|&to| share(to) > 0.0);
+            let latency: f64 = used.map(|to| share(to) * self.path_ns[class.from][to]).sum();
+            let per_s = class.threads * 1e9 / (class.think_ns + latency / class.outstanding);
+            for (to, bytes) in bytes_per_s[class.from].iter_mut().enumerate() {
+                *bytes += per_s * LINE_BYTES * (class.reads[to] + 2.0 * class.writes[to]);
+            }
+            solution.throughput_per_s.push(per_s);
+            solution.latency_ns.push(latency);
+        }
+        for moved in &load.background {
+            bytes_per_s[moved.target][moved.source] += moved.bytes_per_s;
+            bytes_per_s[moved.target][moved.target] += moved.bytes_per_s;
+        }
+        solution.stations = self.stations(&bytes_per_s);
+        Ok(solution)
+    }
+}
+
+/// The traffic model: controllers and links queue.
+#[derive(Debug)]
+pub struct QueueingMemory {
+    system: MemorySystem,
+    solver: Solver,
+}
+
+impl QueueingMemory {
+    /// For this machine.
+    ///
+    /// # Errors
+    /// If the machine does not tell what the model needs: bandwidths, links, latencies.
+    pub fn new(machine: &Machine) -> Result<QueueingMemory, SimulatorError> {
+        Ok(QueueingMemory { system: MemorySystem::new(machine)?, solver: Solver::default() })
+    }
+}
+
+impl Memory for QueueingMemory {
+    fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError> {
+        Ok(self.solver.solve(&self.system, load)?.clone())
+    }
+}

@@ -1,0 +1,24 @@
+//! What the reader of a report must know, in whole sentences.
+
+use crate::engine::books::Books;
+
+/// Share of the simulated time above which unsettled epochs are worth a word.
+const UNSETTLED_SHARE: f64 = 0.01;
+
+/// Notes on a run.
+pub(crate) fn notes(books: &Books) -> Vec<String> {
+    let mut notes = Vec::new();
+    let convergence = &books.convergence;
+    let share = convergence.unsettled_ns / books.total.to_ns.max(1.0);
+    if share > UNSETTLED_SHARE {
+        notes.push(format!("In {:.1} % of the simulated time latencies and load did not agree to 1 %.", 100.0 * share));
+    }
+    if convergence.let_go > 0 {
+        let count = convergence.let_go;
+        notes.push(format!("{count} waits for other threads ended early, because nobody else could go on."));
+    }
+    if books.moves.samples_lost > 0 {
+        notes.push(format!("The sampler lost {} of its samples.", books.moves.samples_lost));
+    }
+    notes
+}

@@ -1,0 +1,264 @@
+//! What a simulation found. Everything here is *simulated*, and the report says so in its first field. Serialises to JSON with stable field names;
+//! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
+
+use numapilot_placement::{Action, PageSize, Refusal};
+use serde::Serialize;
+
+use crate::ledger::Metrics;
+use crate::options::Options;
+use crate::program::Origin;
+
+/// The result of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Always true: nothing here was measured.
+    pub simulated: bool,
+    /// Name of the program.
+    pub program: String,
+    /// Where the program came from.
+    pub origin: Origin,
+    /// Name of the machine.
+    pub machine: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// How it was simulated.
+    pub options: Options,
+    /// Whether the program came to its end; else it was cut off by [`Options::until_ns`].
+    pub finished: bool,
+    /// Simulated nanoseconds from the start to the end of the last thread.
+    pub run_time_ns: f64,
+    /// Share of the program's memory accesses that were made: 1 when it finished.
+    pub progress: f64,
+    /// Numbers of the machine's nodes.
+    pub nodes: Vec<u16>,
+    /// Ends of the machine's directed links, as people write them.
+    pub links: Vec<String>,
+    /// Over the whole run.
+    pub total: Traffic,
+    /// Until the policy first moved anything; `None`: it moved nothing.
+    pub before: Option<Traffic>,
+    /// In the last quarter of the run; `None`: the policy moved nothing.
+    pub after: Option<Traffic>,
+    /// In order of time, one for each [`Options::series_ns`].
+    pub series: Vec<Point>,
+    /// Each thread.
+    pub threads: Vec<ThreadReport>,
+    /// Objects or regions, those with most accesses first.
+    pub labels: Vec<LabelReport>,
+    /// What the policy had done, and what could not be done.
+    pub moves: Moves,
+    /// What that cost.
+    pub cost: PolicyCost,
+    /// Whether the figures can be trusted as a solution of the model.
+    pub convergence: Convergence,
+    /// What the reader must know, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// Traffic of a stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Start, ns.
+    pub from_ns: f64,
+    /// End, ns.
+    pub to_ns: f64,
+    /// Memory accesses by accessing node (row) and answering node (column).
+    pub accesses: Vec<Vec<f64>>,
+    /// Of these, writes.
+    pub writes: Vec<Vec<f64>>,
+    /// Mean utilisation of each node's memory controller; `None` on nodes without memory.
+    pub controllers: Vec<Option<f64>>,
+    /// Mean utilisation of each link.
+    pub links: Vec<f64>,
+    /// The seven metrics.
+    pub metrics: Metrics,
+}
+
+/// One point of the series.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Start, ns.
+    pub from_ns: f64,
+    /// End, ns.
+    pub to_ns: f64,
+    /// The seven metrics.
+    pub metrics: Metrics,
+    /// Memory accesses that each node answered.
+    pub served: Vec<f64>,
+    /// Mean utilisation of each node's memory controller; `None` on nodes without memory.
+    pub controllers: Vec<Option<f64>>,
+    /// Mean utilisation of each link.
+    pub links: Vec<f64>,
+    /// Pages that moved, counted as mapped.
+    pub pages_moved: u64,
+    /// Copies that were made.
+    pub copies_made: u64,
+    /// Threads that moved.
+    pub threads_moved: u64,
+    /// Processor time that the policy took from the program, ns.
+    pub stolen_ns: f64,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadReport {
+    /// Its name.
+    pub name: String,
+    /// Its process, as an index.
+    pub process: u32,
+    /// Node on which it ended, as an index.
+    pub node: usize,
+    /// When it ended, ns; `None`: the run was cut off before.
+    pub end_ns: Option<f64>,
+    /// Nanoseconds of processor time.
+    pub busy_ns: f64,
+    /// Of these, lost to the policy's work.
+    pub lost_ns: f64,
+    /// Memory accesses.
+    pub accesses: f64,
+    /// Instructions, or what stands for them.
+    pub instructions: f64,
+}
+
+/// One object, site or region.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabelReport {
+    /// Its name.
+    pub name: String,
+    /// Memory accesses by accessing node (row) and answering node (column).
+    pub accesses: Vec<Vec<f64>>,
+    /// How many were writes.
+    pub writes: f64,
+}
+
+/// Orders carried out and refused. Pages are counted as mapped: a large page is one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Moves {
+    /// Pages of 4 KiB moved.
+    pub small_pages: u64,
+    /// Pages of 2 MiB moved.
+    pub large_pages: u64,
+    /// Pages that got copies, or other copies than before.
+    pub replicated: u64,
+    /// Copies made.
+    pub copies_made: u64,
+    /// Pages whose copies a write ended.
+    pub collapsed: u64,
+    /// Large pages split.
+    pub split: u64,
+    /// Threads moved.
+    pub threads: u64,
+    /// Changes of allocation.
+    pub allocations: u64,
+    /// Scans that unmapped pages.
+    pub scans: u64,
+    /// Pages of 4 KiB that they unmapped.
+    pub unmapped_pages: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// TLB shootdowns.
+    pub shootdowns: u64,
+    /// Hint faults.
+    pub hint_faults: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples lost.
+    pub samples_lost: u64,
+    /// Orders not carried out, by reason.
+    pub refused: Refused,
+}
+
+/// Orders not carried out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Refused {
+    /// Page or thread is gone, or mapped otherwise.
+    pub gone: u64,
+    /// It was there already.
+    pub already_there: u64,
+    /// No room on the target.
+    pub no_room: u64,
+    /// Cannot be moved now.
+    pub busy: u64,
+    /// Cannot be done at all.
+    pub unsupported: u64,
+}
+
+/// What a policy's work cost, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PolicyCost {
+    /// Time that the mover worked.
+    pub mover_ns: f64,
+    /// Of this, taken from CPUs that the program would have used.
+    pub mover_stolen_ns: f64,
+    /// Threads' time lost to TLB shootdowns.
+    pub shootdowns_ns: f64,
+    /// Threads' time lost waiting for pages under way, and to their own moves.
+    pub stalls_ns: f64,
+    /// Threads' time lost to taking samples.
+    pub sampling_ns: f64,
+    /// Threads' time lost to hint faults.
+    pub faults_ns: f64,
+    /// Threads' time lost to unmapping pages for hints.
+    pub scanning_ns: f64,
+    /// Threads' time lost to writes that ended copies.
+    pub collapses_ns: f64,
+}
+
+/// How well the model was solved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Convergence {
+    /// Epochs.
+    pub epochs: u64,
+    /// Times that the memory system was solved.
+    pub solves: u64,
+    /// Epochs at whose end latencies and load did not agree to [`crate::AGREEMENT`].
+    pub unsettled_epochs: u64,
+    /// Simulated time of these, ns.
+    pub unsettled_ns: f64,
+    /// Largest relative change in the last iteration of any solution.
+    pub worst_residual: f64,
+    /// Waits for fellows that ended because nobody else could go on (`docs/simulator.md`, "Synchronisation").
+    pub let_go: u64,
+}
+
+impl PolicyCost {
+    /// Processor time that the program lost, ns.
+    #[must_use]
+    pub fn total_ns(&self) -> f64 {
+        self.mover_stolen_ns
+            + self.shootdowns_ns
+            + self.stalls_ns
+            + self.sampling_ns
+            + self.faults_ns
+            + self.scanning_ns
+            + self.collapses_ns
+    }
+}
+
+impl Moves {
+    /// Pages moved, of both sizes.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.small_pages + self.large_pages
+    }
+
+    /// Books an order.
+    pub(crate) fn count(&mut self, action: &Action, refusal: Option<Refusal>) {
+        let slot = match (refusal, action) {
+            (Some(Refusal::Gone), _) => &mut self.refused.gone,
+            (Some(Refusal::AlreadyThere), _) => &mut self.refused.already_there,
+            (Some(Refusal::NoRoom), _) => &mut self.refused.no_room,
+            (Some(Refusal::Busy), _) => &mut self.refused.busy,
+            (Some(Refusal::Unsupported), _) => &mut self.refused.unsupported,
+            (None, Action::Migrate { page, .. }) if page.size == PageSize::Small => &mut self.small_pages,
+            (None, Action::Migrate { .. }) => &mut self.large_pages,
+            (None, Action::Replicate { .. }) => &mut self.replicated,
+            (None, Action::Split { .. }) => &mut self.split,
+            (None, Action::MoveThread { .. }) => &mut self.threads,
+            (None, Action::Allocate { .. }) => &mut self.allocations,
+            // Scans are counted where they are made.
+            (None, Action::Unmap { .. }) => return,
+        };
+        *slot += 1;
+    }
+}

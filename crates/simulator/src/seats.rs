@@ -1,0 +1,29 @@
+//! Which CPU each thread starts on.
+
+use numapilot_machine::{Bind, Machine};
+
+use crate::error::SimulatorError;
+use crate::options::Layout;
+use crate::program::Program;
+
+/// CPU and node of each thread, as indexes.
+pub(crate) fn seats(
+    program: &Program,
+    machine: &Machine,
+    layout: Layout,
+) -> Result<Vec<(usize, usize)>, SimulatorError> {
+    let bind = if let Layout::Ordered(bind) = layout { bind } else { Bind::Spread };
+    let order = machine.thread_layout(bind, None);
+    let fail = |why: &str| SimulatorError::Machine { machine: machine.name().to_owned(), why: why.into() };
+    if order.is_empty() {
+        return Err(fail("it has no CPU online, and threads must run somewhere; take another machine"));
+    }
+    let seat = |(thread, data): (usize, &crate::program::Thread)| {
+        let recorded = data.cpu.filter(|&id| layout == Layout::Recorded && order.contains(&id));
+        let id = recorded.unwrap_or(order[thread % order.len()]);
+        let cpu = machine.cpus().iter().position(|cpu| cpu.id == id)?;
+        Some((cpu, machine.node_index(machine.node_of_cpu(id)?)?))
+    };
+    let seats: Option<Vec<_>> = program.threads.iter().enumerate().map(seat).collect();
+    seats.ok_or_else(|| fail("it does not say in which nodes its CPUs are"))
+}

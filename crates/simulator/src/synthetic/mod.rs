@@ -1,0 +1,54 @@
+//! Programs from descriptions: machine-independent phases, groups of threads, regions and who accesses them how. TOML, documented in
+//! `docs/simulator.md`; `workloads/synthetic/` has one for each class of behaviour that is published.
+
+mod build;
+mod file;
+mod patterns;
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::error::SimulatorError;
+use crate::program::Program;
+use file::File;
+
+/// Descriptions are a few KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a description from a file.
+///
+/// # Errors
+/// If it cannot be read, or is wrong (with its line).
+pub fn load(path: &Path) -> Result<Program, SimulatorError> {
+    let failed = |source| SimulatorError::Read { path: path.to_owned(), source };
+    let length = std::fs::metadata(path).map_err(failed)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(failed(std::io::Error::other(format!("it has {length} bytes, which no description has"))));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    parse(&text, &path.display().to_string())
+}
+
+/// Reads a description; `file` is what errors and reports call it.
+///
+/// # Errors
+/// If it is wrong, with its line.
+pub fn parse(text: &str, file: &str) -> Result<Program, SimulatorError> {
+    let source = Source { text, file };
+    let raw: File = toml::from_str(text)
+        .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message().replace('\n', ", ")))?;
+    build::program(&source, &raw)
+}
+
+/// The text, for messages with lines.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, span: Range<usize>, why: impl Into<String>) -> SimulatorError {
+        let line = self.text.bytes().take(span.start).filter(|&byte| byte == b'\n').count() + 1;
+        SimulatorError::Description { file: self.file.to_owned(), line, why: why.into() }
+    }
+}
