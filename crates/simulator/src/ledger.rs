@@ -1,31 +1,8 @@
 //! Books of traffic over a stretch of time, and the seven metrics computed from them (`docs/metrics.md`, `docs/simulator.md`).
 
-use serde::Serialize;
+use numapilot_traffic::{Imbalance, Metrics};
 
 use crate::report::Traffic;
-
-/// The seven metrics of a stretch of time, and the rate of memory accesses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Metrics {
-    /// Local access ratio: share of memory accesses that the accessing node's own memory answers.
-    pub local_share: Option<f64>,
-    /// Mean latency of a memory access, ns.
-    pub latency_ns: Option<f64>,
-    /// Memory-controller imbalance: standard deviation of the accesses served per node over their mean, dividing by n.
-    pub controller_imbalance: Option<f64>,
-    /// The same, dividing by n - 1.
-    pub controller_imbalance_sample: Option<f64>,
-    /// Interconnect usage: mean utilisation of the links.
-    pub interconnect_usage: Option<f64>,
-    /// Interconnect imbalance: standard deviation of the links' utilisation over their mean, dividing by n.
-    pub interconnect_imbalance: Option<f64>,
-    /// Memory accesses per 1,000 instructions; `None` where the program's source does not count instructions.
-    pub accesses_per_kilo_instruction: Option<f64>,
-    /// Instructions per cycle of busy CPUs; `None` likewise, or where the clock is unknown.
-    pub instructions_per_cycle: Option<f64>,
-    /// Memory accesses per microsecond, whole machine.
-    pub accesses_per_us: f64,
-}
 
 /// What one epoch adds.
 #[derive(Clone, Debug, Default)]
@@ -75,17 +52,6 @@ fn add(sums: &mut Vec<f64>, more: &[f64], factor: f64) {
 fn add_rows(sums: &mut Vec<Vec<f64>>, more: &[Vec<f64>]) {
     sums.resize(more.len(), Vec::new());
     sums.iter_mut().zip(more).for_each(|(sum, row)| add(sum, row, 1.0));
-}
-
-/// Standard deviation over mean, dividing by `n - less`; `None` without any load.
-pub(crate) fn imbalance(values: &[f64], less: usize) -> Option<f64> {
-    let count = values.len();
-    let mean = values.iter().sum::<f64>() / count as f64;
-    if count <= less || mean <= 0.0 {
-        return None;
-    }
-    let squares: f64 = values.iter().map(|x| (x - mean) * (x - mean)).sum();
-    Some((squares / (count - less) as f64).sqrt() / mean)
 }
 
 impl Ledger {
@@ -150,6 +116,7 @@ impl Ledger {
         (scale.first_link..self.station_ns.len()).map(|station| self.utilisation(station)).collect()
     }
 
+    /// The seven metrics, as [`numapilot_traffic::metrics`] defines them, over the whole stretch.
     pub(crate) fn metrics(&self, scale: &Scale) -> Metrics {
         let served = self.served();
         let total: f64 = served.iter().sum();
@@ -157,18 +124,19 @@ impl Ledger {
         let with_memory = served.iter().zip(&scale.controllers).filter(|(_, station)| station.is_some());
         let with_memory: Vec<f64> = with_memory.map(|(served, _)| *served).collect();
         let links = self.links(scale);
-        let counted = scale.counts_instructions && self.instructions > 0.0;
+        let per_access = |sum: f64| (total > 0.0).then(|| sum / total);
+        let instructions = Some(self.instructions).filter(|&count| scale.counts_instructions && count > 0.0);
         let cycles = scale.clock_mhz.map(|mhz| self.busy_ns * mhz / 1000.0).filter(|&cycles| cycles > 0.0);
+        let latency_ns = per_access(self.latency_ns);
         Metrics {
-            local_share: (total > 0.0).then(|| local / total),
-            latency_ns: (total > 0.0).then(|| self.latency_ns / total),
-            controller_imbalance: imbalance(&with_memory, 0),
-            controller_imbalance_sample: imbalance(&with_memory, 1),
+            local_access_ratio: per_access(local),
+            memory_latency_ns: latency_ns,
+            memory_latency_cycles: latency_ns.zip(scale.clock_mhz).map(|(ns, mhz)| ns * mhz / 1000.0),
+            controller_imbalance: Imbalance::of(&with_memory),
             interconnect_usage: (!links.is_empty()).then(|| links.iter().sum::<f64>() / links.len() as f64),
-            interconnect_imbalance: imbalance(&links, 0),
-            accesses_per_kilo_instruction: counted.then(|| 1000.0 * total / self.instructions),
-            instructions_per_cycle: cycles.filter(|_| counted).map(|cycles| self.instructions / cycles),
-            accesses_per_us: if self.elapsed_ns() > 0.0 { total / self.elapsed_ns() * 1000.0 } else { 0.0 },
+            interconnect_imbalance: Imbalance::of(&links),
+            l3_mpki: instructions.map(|instructions| 1000.0 * total / instructions),
+            ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
         }
     }
 
@@ -181,24 +149,8 @@ impl Ledger {
             writes: self.writes.clone(),
             controllers: self.controllers(scale),
             links: self.links(scale),
+            accesses_per_us: self.served().iter().sum::<f64>() / self.elapsed_ns().max(1.0) * 1000.0,
             metrics: self.metrics(scale),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Arithmetic that every metric must satisfy: all on one of four, one of eight, and the gate of 35 %.
-    #[test]
-    fn imbalance_is_that_of_the_definitions() {
-        let one_of = |count: usize| -> Vec<f64> { (0..count).map(|node| if node == 0 { 7.0 } else { 0.0 }).collect() };
-        let percent = |values: &[f64], less| (imbalance(values, less).expect("load") * 100.0).round();
-        assert_eq!((percent(&one_of(4), 1), percent(&one_of(4), 0)), (200.0, 173.0));
-        assert_eq!((percent(&one_of(8), 1), percent(&one_of(8), 0)), (283.0, 265.0));
-        let hottest = |share: f64| [share, (1.0 - share) / 3.0, (1.0 - share) / 3.0, (1.0 - share) / 3.0];
-        assert_eq!((percent(&hottest(0.381), 1), percent(&hottest(0.402), 0)), (35.0, 35.0));
-        assert_eq!(imbalance(&[0.0, 0.0], 0), None);
     }
 }

@@ -4,14 +4,12 @@
 //! `docs/simulator.md` says what is modelled, with which equations, and where it errs.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), numapilot_simulator::SimulatorError> {
-//! # let mut policy: Box<dyn numapilot_placement::Policy> = todo_policy();
-//! # fn todo_policy() -> Box<dyn numapilot_placement::Policy> { unreachable!() }
-//! # let machine = numapilot_machine::Machine::load("opteron-8385").expect("a built-in model");
-//! let program = numapilot_simulator::synthetic::load("workloads/synthetic/hot-controller.toml".as_ref())?;
-//! let options = numapilot_simulator::Options::default();
-//! let simulation = numapilot_simulator::Simulation::new(&program, &machine, options)?;
-//! let report = simulation.run(policy.as_mut(), &mut |_| true)?;
+//! use numapilot_simulator::{Options, Simulation, synthetic};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let machine = numapilot_machine::Machine::load("opteron-8385")?;
+//! let program = synthetic::load("workloads/synthetic/hot-controller.toml".as_ref())?;
+//! let mut policy = numapilot_placement::policy_by_name("interleave", &machine, 1)?;
+//! let report = Simulation::new(&program, &machine, Options::default())?.run(policy.as_mut(), &mut |_| true)?;
 //! assert!(report.simulated);
 //! # Ok(())
 //! # }
@@ -35,10 +33,7 @@ pub mod synthetic;
 pub use costs::Costs;
 pub use engine::{AGREEMENT, Progress};
 pub use error::SimulatorError;
-pub use ledger::Metrics;
 pub use memory::{IdleMemory, Memory, QueueingMemory};
 pub use options::{Layout, MemoryModel, Options};
-pub use report::{
-    Convergence, LabelReport, Moves, Point, PolicyCost, Refused, Report, ThreadReport, Traffic,
-};
+pub use report::{Convergence, LabelReport, Moves, Point, PolicyCost, Refused, Report, ThreadReport, Traffic};
 pub use simulation::Simulation;

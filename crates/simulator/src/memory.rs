@@ -80,7 +80,8 @@ fn station(
 impl Memory for IdleMemory {
     fn solve(&mut self, load: &Load) -> Result<Solution, SimulatorError> {
         let nodes = self.path_ns.len();
-        let mut solution = Solution { path_ns: self.path_ns.clone(), marginal_ns: self.path_ns.clone(), ..Solution::default() };
+        let mut solution =
+            Solution { path_ns: self.path_ns.clone(), marginal_ns: self.path_ns.clone(), ..Solution::default() };
         let mut bytes_per_s = vec![vec![0.0; nodes]; nodes];
         for class in &load.classes {
             let share = |to: usize| class.reads[to] + class.writes[to];

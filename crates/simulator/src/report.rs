@@ -2,9 +2,9 @@
 //! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
 
 use numapilot_placement::{Action, PageSize, Refusal};
+use numapilot_traffic::Metrics;
 use serde::Serialize;
 
-use crate::ledger::Metrics;
 use crate::options::Options;
 use crate::program::Origin;
 
@@ -70,6 +70,8 @@ pub struct Traffic {
     pub controllers: Vec<Option<f64>>,
     /// Mean utilisation of each link.
     pub links: Vec<f64>,
+    /// Memory accesses per microsecond, whole machine.
+    pub accesses_per_us: f64,
     /// The seven metrics.
     pub metrics: Metrics,
 }

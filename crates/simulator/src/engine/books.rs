@@ -110,13 +110,7 @@ impl Books {
     }
 
     /// Books an epoch, before anything moves.
-    pub(crate) fn book(
-        &mut self,
-        epoch: &Epoch,
-        entry: &Entry,
-        program: &Program,
-        runners: &Runners,
-    ) {
+    pub(crate) fn book(&mut self, epoch: &Epoch, entry: &Entry, program: &Program, runners: &Runners) {
         self.total.book(entry, epoch.end_ns);
         if let Some(interval) = self.intervals.last_mut() {
             interval.ledger.book(entry, epoch.end_ns);

@@ -12,7 +12,7 @@ mod watch;
 mod ways;
 
 use numapilot_machine::Machine;
-use numapilot_placement::{Policy, Wishes};
+use numapilot_placement::{NodeCounters, Observation, Policy, Wishes};
 use numapilot_traffic::{Background, Load, Solution};
 
 use crate::error::SimulatorError;
@@ -131,19 +131,24 @@ impl<'a> Engine<'a> {
         let until = self.options.until_ns.unwrap_or(f64::INFINITY);
         let mut wishes = policy.wishes();
         let mut decide_at = wishes.next_ns.max(1) as f64;
-        self.set_period(&wishes);
         self.enter()?;
         while !self.runners.is_finished() && self.runners.now_ns < until {
             let now = self.runners.now_ns;
             if now >= decide_at && self.mover.is_idle() {
-                self.decide(policy, &wishes);
+                let seen = self.observe(&wishes);
+                self.mover.order(policy.decide(&seen));
                 wishes = policy.wishes();
                 decide_at = now + wishes.next_ns.max(1) as f64;
-                self.set_period(&wishes);
+                self.set_period(&wishes, &seen.nodes, seen.elapsed_ns as f64);
             }
             let next = if decide_at > now { decide_at } else { f64::INFINITY };
             let horizon = (now + self.options.epoch_max_ns).min(next).min(until).min(self.books.interval_end());
             self.epoch(horizon)?;
+            if self.sampler.period <= 0.0 {
+                // Nobody knows the rate before something ran: sampling begins with the first epoch that accesses memory.
+                let seen = self.watch.observation(&self.books.scale, self.program, &self.pages, &self.runners);
+                self.set_period(&wishes, &seen.nodes, seen.elapsed_ns as f64);
+            }
             let share = if of_accesses > 0.0 { self.books.accesses / of_accesses } else { 0.0 };
             let now_ns = self.runners.now_ns;
             if !progress(Progress { now_ns, share: share.max(now_ns / until).min(1.0) }) {
@@ -154,12 +159,8 @@ impl<'a> Engine<'a> {
     }
 
     fn enter(&mut self) -> Result<(), SimulatorError> {
-        let mut around = Surroundings {
-            program: self.program,
-            pages: &mut self.pages,
-            ways: &mut self.ways,
-            placer: &self.placer,
-        };
+        let mut around =
+            Surroundings { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
         self.runners.start(&mut around)
     }
 
@@ -181,7 +182,8 @@ impl<'a> Engine<'a> {
                 break;
             }
             let load = self.load(&epoch, elapsed, &copied);
-            if self.solved.as_ref().is_some_and(|(solved, _)| load::alike(solved, &load)) && self.latencies_are_solved() {
+            if self.solved.as_ref().is_some_and(|(solved, _)| load::alike(solved, &load)) && self.latencies_are_solved()
+            {
                 settled = true;
                 break;
             }
@@ -202,12 +204,8 @@ impl<'a> Engine<'a> {
     }
 
     fn pass(&mut self, horizon: f64) -> Result<Epoch, SimulatorError> {
-        let mut around = Surroundings {
-            program: self.program,
-            pages: &mut self.pages,
-            ways: &mut self.ways,
-            placer: &self.placer,
-        };
+        let mut around =
+            Surroundings { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
         self.runners.advance(horizon, self.options.epoch_min_ns, &mut around)
     }
 
@@ -258,6 +256,7 @@ impl<'a> Engine<'a> {
             },
         );
         self.steal(worked_ns, given_ns);
+        self.runners.even_out(&self.cpus_of);
         copied
     }
 
@@ -333,7 +332,8 @@ impl<'a> Engine<'a> {
         self.watch.collapses.extend(ended);
     }
 
-    fn decide(&mut self, policy: &mut dyn Policy, wishes: &Wishes) {
+    /// What the policy sees; the next observation begins here.
+    fn observe(&mut self, wishes: &Wishes) -> Observation {
         let mut seen = self.watch.observation(&self.books.scale, self.program, &self.pages, &self.runners);
         seen.samples = self.sampler.take();
         seen.sample_period = self.sampler.period;
@@ -342,19 +342,19 @@ impl<'a> Engine<'a> {
         if wishes.mapped {
             seen.mapped = self.pages.mapped();
         }
-        self.mover.order(policy.decide(&seen));
         self.watch = Watch::at(self.runners.now_ns, self.program.threads.len());
+        seen
     }
 
-    /// The period that gives the wished rate at the rate of accesses since the last decision.
-    fn set_period(&mut self, wishes: &Wishes) {
-        if wishes.samples_per_s_and_cpu <= 0.0 {
+    /// The period that gives the wished rate at the rate of accesses that these counters show.
+    fn set_period(&mut self, wishes: &Wishes, counters: &[NodeCounters], elapsed_ns: f64) {
+        let accesses: f64 = counters.iter().flat_map(|node| node.reads_to.iter().chain(&node.writes_to)).sum();
+        let wished_per_s = wishes.samples_per_s_and_cpu * self.cpus as f64;
+        if wished_per_s <= 0.0 {
             self.sampler.period = 0.0;
-            return;
+        } else if accesses > 0.0 && elapsed_ns > 0.0 {
+            self.sampler.period = (accesses / elapsed_ns * 1e9 / wished_per_s).max(1.0);
         }
-        let (accesses, elapsed) = (self.books.accesses, self.runners.now_ns);
-        let per_s = if elapsed > 0.0 { accesses / elapsed * 1e9 } else { 0.0 };
-        self.sampler.period = (per_s / (wishes.samples_per_s_and_cpu * self.cpus as f64)).max(1.0);
     }
 
     fn report(mut self, policy: &dyn Policy, of_accesses: f64) -> Report {

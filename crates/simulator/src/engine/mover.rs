@@ -97,7 +97,11 @@ impl Mover {
     ) -> Result<f64, Refusal> {
         match action {
             Action::Allocate { process, allocation } => {
-                if bench.placer.allocate(*process, allocation) { Ok(0.0) } else { Err(Refusal::Unsupported) }
+                if bench.placer.allocate(*process, allocation) {
+                    Ok(0.0)
+                } else {
+                    Err(Refusal::Unsupported)
+                }
             }
             Action::Migrate { page, to } => {
                 let unit = bench.pages.resolve(*page)?;
@@ -189,12 +193,8 @@ fn move_thread(thread: usize, to: usize, bench: &mut Bench<'_>) -> Result<f64, R
     if runner.ok_or(Refusal::Gone)?.node == to {
         return Err(Refusal::AlreadyThere);
     }
-    let alive = |cpu: usize| {
-        let here = bench.runners.all.iter().filter(|r| r.cpu == cpu && !matches!(r.status, Status::Done(_)));
-        here.count()
-    };
     let cpus = bench.cpus_of.get(to).ok_or(Refusal::Unsupported)?;
-    let cpu = cpus.iter().copied().min_by_key(|&cpu| (alive(cpu), cpu)).ok_or(Refusal::Unsupported)?;
+    let cpu = cpus.iter().copied().min_by_key(|&cpu| (bench.runners.alive_on(cpu), cpu)).ok_or(Refusal::Unsupported)?;
     let runner = &mut bench.runners.all[thread];
     (runner.cpu, runner.node) = (cpu, to);
     runner.debt_ns += bench.costs.move_thread_ns;

@@ -105,6 +105,28 @@ impl Runners {
         self.all.iter().all(|runner| matches!(runner.status, Status::Done(_)))
     }
 
+    /// Threads that have not ended, on a CPU.
+    pub(crate) fn alive_on(&self, cpu: usize) -> usize {
+        self.all.iter().filter(|runner| runner.cpu == cpu && !matches!(runner.status, Status::Done(_))).count()
+    }
+
+    /// What the scheduler of any system does: no CPU of a node has two threads more than another of that node.
+    pub(crate) fn even_out(&mut self, cpus_of: &[Vec<usize>]) {
+        for cpus in cpus_of {
+            loop {
+                let counts = || cpus.iter().map(|&cpu| (self.alive_on(cpu), cpu));
+                let (Some((most, from)), Some((least, to))) = (counts().max(), counts().min()) else {
+                    break;
+                };
+                let moved = self.all.iter().rposition(|r| r.cpu == from && !matches!(r.status, Status::Done(_)));
+                let Some(moved) = moved.filter(|_| most > least + 1) else {
+                    break;
+                };
+                self.all[moved].cpu = to;
+            }
+        }
+    }
+
     /// Threads that want to run.
     pub(crate) fn working(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.all.len()).filter(|&thread| self.all[thread].status == Status::Working)
@@ -124,8 +146,7 @@ impl Runners {
     ) -> Result<Epoch, SimulatorError> {
         let threads = self.all.len();
         let begin = self.now_ns;
-        let mut epoch =
-            Epoch { ready_ns: vec![0.0; threads], lost_ns: vec![0.0; threads], ..Epoch::default() };
+        let mut epoch = Epoch { ready_ns: vec![0.0; threads], lost_ns: vec![0.0; threads], ..Epoch::default() };
         self.changes = 0;
         for thread in 0..threads {
             self.refresh(thread, around);
@@ -223,7 +244,7 @@ impl Runners {
 
     /// Books `elapsed` nanoseconds.
     fn spend(&mut self, elapsed: f64, program: &Program, epoch: &mut Epoch, last: &mut [Option<usize>]) {
-        for thread in 0..self.all.len() {
+        for (thread, slot) in last.iter_mut().enumerate() {
             if self.all[thread].status != Status::Working {
                 continue;
             }
@@ -238,17 +259,16 @@ impl Runners {
                 runner.debt_ns = if runner.debt_ns - given <= DONE * given { 0.0 } else { runner.debt_ns - given };
                 continue;
             }
-            let share = if runner.duration_ns > 0.0 { (given / runner.duration_ns).min(runner.left) } else { runner.left };
+            let share =
+                if runner.duration_ns > 0.0 { (given / runner.duration_ns).min(runner.left) } else { runner.left };
             runner.left = if runner.left - share <= DONE { 0.0 } else { runner.left - share };
-            let slot = match last[thread] {
-                Some(slot) if epoch.spent[slot].behaviour == work.behaviour => slot,
-                _ => {
-                    epoch.spent.push(Spent { thread: thread as u32, behaviour: work.behaviour, ..Spent::default() });
-                    last[thread] = Some(epoch.spent.len() - 1);
-                    epoch.spent.len() - 1
-                }
+            if slot.is_none_or(|slot| epoch.spent[slot].behaviour != work.behaviour) {
+                *slot = Some(epoch.spent.len());
+                epoch.spent.push(Spent { thread: thread as u32, behaviour: work.behaviour, ..Spent::default() });
+            }
+            let Some(spent) = slot.and_then(|slot| epoch.spent.get_mut(slot)) else {
+                continue;
             };
-            let spent = &mut epoch.spent[slot];
             spent.busy_ns += given;
             spent.own_ns += share * work.own_ns;
             spent.accesses += share * work.accesses;
@@ -287,7 +307,8 @@ impl Runners {
             if runner.part == 1 {
                 runner.iteration += 1;
             }
-            let again = runner.part == 1 && runner.iteration < program.repeat && !program.threads[thread].body.is_empty();
+            let again =
+                runner.part == 1 && runner.iteration < program.repeat && !program.threads[thread].body.is_empty();
             if !again {
                 runner.part += 1;
                 // With nothing to repeat there is no body.
@@ -378,7 +399,8 @@ impl Runners {
                 return false;
             }
             let rest = steps(program, other, runner.part).get(runner.step as usize..).unwrap_or(&[]);
-            let work = rest.iter().find_map(|step| if let Action::Work(work) = step.action { Some(work) } else { None });
+            let work =
+                rest.iter().find_map(|step| if let Action::Work(work) = step.action { Some(work) } else { None });
             work.is_some_and(|work| program.behaviours[work.behaviour as usize].mix as usize == mix)
         };
         let used = (0..self.all.len()).filter(|&other| other == thread || uses(other));
@@ -394,8 +416,11 @@ impl Runners {
             return;
         };
         let node = self.all[thread].node;
-        let access_ns =
-            if work.accesses > 0.0 { around.ways.access_ns(around.program, around.pages, work.behaviour, node) } else { 0.0 };
+        let access_ns = if work.accesses > 0.0 {
+            around.ways.access_ns(around.program, around.pages, work.behaviour, node)
+        } else {
+            0.0
+        };
         let overlap = around.program.behaviours[work.behaviour as usize].outstanding;
         self.all[thread].duration_ns = work.own_ns + work.accesses * access_ns / overlap;
     }
@@ -435,7 +460,10 @@ impl Runners {
         let wait = |(thread, runner): (usize, &Runner)| match runner.status {
             Status::Waiting(event) => {
                 let (arrived, needed) = (self.arrived[event as usize], program.events[event as usize].needed);
-                Some(format!("`{}` waits for event {event} ({arrived} arrived, {needed} a round)", program.threads[thread].name))
+                Some(format!(
+                    "`{}` waits for event {event} ({arrived} arrived, {needed} a round)",
+                    program.threads[thread].name
+                ))
             }
             _ => None,
         };

@@ -66,7 +66,8 @@ impl PageTable {
         by_process.iter_mut().for_each(|regions| regions.sort_unstable());
         let nodes = machine.nodes();
         let position = |id| machine.node_index(id).unwrap_or(0);
-        let nearest = |n: &numapilot_machine::Node| machine.nodes_nearest_first(n.id).into_iter().map(position).collect();
+        let nearest =
+            |n: &numapilot_machine::Node| machine.nodes_nearest_first(n.id).into_iter().map(position).collect();
         let counts = |slice: &crate::program::Slice| SliceCounts {
             by_home: vec![0; nodes.len()],
             absent: slice.pages,
@@ -220,3 +221,6 @@ impl SliceCounts {
         if home == ABSENT { &mut self.absent } else { &mut self.by_home[usize::from(home)] }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,10 @@ struct Maker<'a> {
 /// The program of a description.
 pub(super) fn program(source: &Source<'_>, raw: &File) -> Result<Program, SimulatorError> {
     if *raw.format.get_ref() != FORMAT {
-        let why = format!("format {}, and this program reads format {FORMAT}: write `format = {FORMAT}`", raw.format.get_ref());
+        let why = format!(
+            "format {}, and this program reads format {FORMAT}: write `format = {FORMAT}`",
+            raw.format.get_ref()
+        );
         return Err(source.error(raw.format.span(), why));
     }
     let origin = Origin::Synthetic { file: source.file.to_owned() };
@@ -91,7 +94,9 @@ impl Maker<'_> {
             let data = process.get_ref();
             if data.count == 0 || data.count > COUNT_MAX || self.processes.contains_key(&data.name) {
                 let why = format!("process `{}` has a count of {} or a name that is taken", data.name, data.count);
-                return Err(self.source.error(process.span(), format!("{why}: give 1 to {COUNT_MAX}, and another name")));
+                return Err(self
+                    .source
+                    .error(process.span(), format!("{why}: give 1 to {COUNT_MAX}, and another name")));
             }
             let name = |k| if data.count == 1 { data.name.clone() } else { format!("{}.{k}", data.name) };
             let instances = (0..data.count).map(|k| self.builder.process(&name(k))).collect();
@@ -104,7 +109,8 @@ impl Maker<'_> {
     fn instances(&self, name: Option<&String>, span: std::ops::Range<usize>) -> Result<Vec<u32>, SimulatorError> {
         let first = self.raw.process.first().map_or("main", |process| process.get_ref().name.as_str());
         let name = name.map_or(first, String::as_str);
-        let missing = || self.source.error(span, format!("there is no process `{name}`: add a [[process]] of that name"));
+        let missing =
+            || self.source.error(span, format!("there is no process `{name}`: add a [[process]] of that name"));
         self.processes.get(name).cloned().ok_or_else(missing)
     }
 
@@ -184,11 +190,15 @@ impl Maker<'_> {
         let Some(group) = &data.group else {
             return Err(fail(format!("region `{}` does not say who touches it: add `group = \"...\"`", data.name)));
         };
-        let instances = self.groups.get(group).ok_or_else(|| fail(format!("there is no group `{group}`: add a [[group]]")))?;
+        let instances =
+            self.groups.get(group).ok_or_else(|| fail(format!("there is no group `{group}`: add a [[group]]")))?;
         let mut steps = Vec::new();
         for instance in instances {
             let Some(&place) = self.places.get(&(instance.process, data.name.clone())) else {
-                return Err(fail(format!("group `{group}` is in another process than region `{}`: give it its own", data.name)));
+                return Err(fail(format!(
+                    "group `{group}` is in another process than region `{}`: give it its own",
+                    data.name
+                )));
             };
             let count = if data.first_touch == RawTouch::First { 1 } else { instance.threads.len() };
             for (index, &thread) in instance.threads.iter().take(count).enumerate() {
@@ -223,7 +233,8 @@ impl Maker<'_> {
     fn phase(&mut self, phase: &Spanned<RawPhase>) -> Result<(), SimulatorError> {
         let data = phase.get_ref();
         if data.times == 0 || data.times > TIMES_MAX {
-            let why = format!("phase `{}` is done {} times: give 1 to {TIMES_MAX}, or use `repeat`", data.name, data.times);
+            let why =
+                format!("phase `{}` is done {} times: give 1 to {TIMES_MAX}, or use `repeat`", data.name, data.times);
             return Err(self.source.error(phase.span(), why));
         }
         let mut plan: Vec<(usize, Work)> = Vec::new();
@@ -258,11 +269,15 @@ impl Maker<'_> {
             if count == 0 || count > instance.threads.len() {
                 return Err(fail(format!("`threads` must be 1 to {}", instance.threads.len())));
             }
-            seats.extend(instance.threads[..count].iter().enumerate().map(|(k, &thread)| (instance.process, k, count, thread)));
+            seats.extend(
+                instance.threads[..count].iter().enumerate().map(|(k, &thread)| (instance.process, k, count, thread)),
+            );
         }
         let counts = data.instructions_per_ns.is_some();
         if self.instructions.is_some_and(|others| others != counts) {
-            return Err(fail("some work gives `instructions_per_ns` and some does not: give it everywhere or nowhere".into()));
+            return Err(fail(
+                "some work gives `instructions_per_ns` and some does not: give it everywhere or nowhere".into(),
+            ));
         }
         self.instructions = Some(counts);
         let mut plan = Vec::with_capacity(seats.len());
@@ -295,7 +310,9 @@ impl Maker<'_> {
         if data.on.is_empty() {
             return match (data.ms, data.accesses, data.accesses_per_us, data.think_ns) {
                 (Some(ms), None, None, None) => Ok((ms * 1e6, 0.0)),
-                _ => fail("work without [[phase.work.on]] accesses no memory: give `ms` and no accesses, or add what it accesses"),
+                _ => fail(
+                    "work without [[phase.work.on]] accesses no memory: give `ms` and no accesses, or add what it accesses",
+                ),
             };
         }
         let think_ns = match (data.accesses_per_us, data.think_ns) {
@@ -310,7 +327,13 @@ impl Maker<'_> {
         }
     }
 
-    fn on(&mut self, on: &Spanned<RawOn>, process: u32, index: u64, count: u64) -> Result<Vec<MixPart>, SimulatorError> {
+    fn on(
+        &mut self,
+        on: &Spanned<RawOn>,
+        process: u32,
+        index: u64,
+        count: u64,
+    ) -> Result<Vec<MixPart>, SimulatorError> {
         let data = on.get_ref();
         let fail = |why: String| self.source.error(on.span(), why);
         let Some(&place) = self.places.get(&(process, data.region.clone())) else {
@@ -321,7 +344,9 @@ impl Maker<'_> {
         if !(unit(from) && unit(to) && from < to && unit(data.writes) && data.share > 0.0 && data.share.is_finite()) {
             return Err(fail("give 0 <= from < to <= 1, writes of 0 to 1, and a share above 0".into()));
         }
-        if (data.pattern == RawPattern::Zipf) != data.exponent.is_some() || data.exponent.is_some_and(|e| !(0.0..=8.0).contains(&e)) {
+        if (data.pattern == RawPattern::Zipf) != data.exponent.is_some()
+            || data.exponent.is_some_and(|e| !(0.0..=8.0).contains(&e))
+        {
             return Err(fail("`exponent` (0 to 8) goes with pattern \"zipf\", and only with it".into()));
         }
         if data.shift > 0 && data.pattern != RawPattern::Parts {

@@ -1,0 +1,279 @@
+//! Whole runs: what arithmetic demands of them, that they are the same each time, and that every order gets its outcome.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use numapilot_machine::Machine;
+use numapilot_placement::{
+    Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, Wishes, policy_by_name,
+};
+use numapilot_simulator::program::Program;
+use numapilot_simulator::{MemoryModel, Options, Report, Simulation, SimulatorError, synthetic};
+use proptest::prelude::*;
+
+fn machine() -> Machine {
+    Machine::load("opteron-8385").expect("a built-in model")
+}
+
+fn run(program: &Program, policy: &mut dyn Policy, options: Options) -> Report {
+    let machine = machine();
+    let mut last = -1.0;
+    let simulation = Simulation::new(program, &machine, options).expect("they fit together");
+    let report = simulation.run(policy, &mut |progress| {
+        assert!(progress.now_ns >= last && (0.0..=1.0).contains(&progress.share), "{progress:?} after {last}");
+        last = progress.now_ns;
+        true
+    });
+    report.expect("it runs")
+}
+
+fn run_named(program: &Program, policy: &str, options: Options) -> Report {
+    let mut policy = policy_by_name(policy, &machine(), 1).expect("a policy");
+    run(program, policy.as_mut(), options)
+}
+
+fn idle() -> Options {
+    Options { memory: MemoryModel::Idle, ..Options::default() }
+}
+
+/// Sixteen threads that use one region evenly.
+fn shared(first_touch: &str) -> Program {
+    let text = format!(
+        "format = 1\nname = 'shared'\nrepeat = 4\n[[region]]\nname = 'all'\nmib = 4\nfirst_touch = '{first_touch}'\ngroup = 'g'\n\
+         [[group]]\nname = 'g'\nthreads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 5\naccesses_per_us = 10\n\
+         outstanding = 2\n[[phase.work.on]]\nregion = 'all'\nwrites = 0.25\n"
+    );
+    synthetic::parse(&text, "shared").expect("a sound description")
+}
+
+fn percent(share: Option<f64>) -> f64 {
+    (share.expect("accesses") * 1000.0).round() / 10.0
+}
+
+/// All pages on one of four nodes, or spread over all: the same local ratio, and imbalances of 200 and 0 %.
+#[test]
+fn local_ratio_and_imbalance_are_those_of_arithmetic() {
+    let one = run_named(&shared("first"), "first-touch", Options::default());
+    let spread = run_named(&shared("first"), "interleave", Options::default());
+    assert_eq!(percent(one.total.metrics.local_access_ratio), 25.0);
+    assert_eq!(percent(spread.total.metrics.local_access_ratio), 25.0);
+    let imbalance = one.total.metrics.controller_imbalance.expect("traffic");
+    assert_eq!((percent(Some(imbalance.sample)), percent(Some(imbalance.population))), (200.0, 173.2));
+    assert!(spread.total.metrics.controller_imbalance.expect("traffic").sample < 1e-9);
+    let latency = |report: &Report| report.total.metrics.memory_latency_ns.expect("accesses");
+    assert!(latency(&one) > 1.2 * latency(&spread), "{} against {}", latency(&one), latency(&spread));
+    assert!(one.run_time_ns > spread.run_time_ns);
+}
+
+/// On idle memory, the time is what the steps say, to rounding: think time plus latency over overlap, and the slowest thread's at each barrier.
+#[test]
+fn idle_time_is_own_work_plus_latency_over_overlap() {
+    let report = run_named(&shared("first"), "first-touch", idle());
+    // Node 3 is two hops from node 0: 150 ns. 50,000 accesses of 100 ns own work and 150 / 2 ns, four times.
+    let expected = 4.0 * 50_000.0 * (100.0 + 150.0 / 2.0);
+    assert!((report.run_time_ns / expected - 1.0).abs() < 1e-9, "{} against {expected}", report.run_time_ns);
+    let without = shared_without_barrier();
+    let report = run_named(&without, "first-touch", idle());
+    let near = 4.0 * 50_000.0 * (100.0 + 115.0 / 2.0);
+    let first = report.threads[0].end_ns.expect("it ended");
+    assert!((first / near - 1.0).abs() < 1e-9, "thread 0 is local and waits for nobody: {first} against {near}");
+}
+
+fn shared_without_barrier() -> Program {
+    let mut program = shared("first");
+    let is_sync = |step: &numapilot_simulator::program::Step| {
+        use numapilot_simulator::program::Action::{Arrive, Await};
+        matches!(step.action, Arrive { .. } | Await { .. })
+    };
+    program.threads.iter_mut().for_each(|thread| thread.body.retain(|step| !is_sync(step)));
+    program
+}
+
+/// What goes in comes out: every access is made once, and booked alike by node, label, thread and series.
+#[test]
+fn accesses_are_conserved() {
+    for policy in ["first-touch", "interleave", "carrefour", "kernel-balancing"] {
+        let program = synthetic::load(&described("false-sharing-2mib")).expect("a description");
+        let report = run_named(&program, policy, Options::default());
+        let near = |sum: f64, what: &str| {
+            let wanted = program.accesses();
+            assert!((sum / wanted - 1.0).abs() < 1e-6, "{policy}: {what} has {sum} of {wanted} accesses");
+        };
+        assert!(report.finished && (report.progress - 1.0).abs() < 1e-6);
+        near(report.total.accesses.iter().flatten().sum(), "the matrix");
+        near(report.series.iter().flat_map(|point| &point.served).sum(), "the series");
+        near(report.threads.iter().map(|thread| thread.accesses).sum(), "the threads");
+        near(report.labels.iter().flat_map(|label| label.accesses.iter().flatten()).sum(), "the labels");
+    }
+}
+
+fn described(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../workloads/synthetic/{name}.toml"))
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_other_samples() {
+    let mut program = synthetic::load(&described("hot-controller")).expect("a description");
+    program.repeat = 40;
+    let json = |seed| {
+        let report = run_named(&program, "carrefour", Options { seed, ..Options::default() });
+        assert!(report.moves.samples > 0);
+        serde_json::to_string(&report).expect("it serialises")
+    };
+    assert_eq!(json(5), json(5));
+    assert_ne!(json(5), json(6));
+}
+
+/// Orders anything, sensible or not, and keeps what came of it.
+struct Chaos {
+    orders: Vec<Vec<Action>>,
+    asked: Vec<Action>,
+    outcomes: Vec<Outcome>,
+    last_ns: u64,
+}
+
+impl Policy for Chaos {
+    fn name(&self) -> &str {
+        "chaos"
+    }
+
+    fn wishes(&self) -> Wishes {
+        Wishes { next_ns: 2_000_000, samples_per_s_and_cpu: 5_000.0, mapped: true }
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        assert!(seen.now_ns > self.last_ns, "{} after {}", seen.now_ns, self.last_ns);
+        self.last_ns = seen.now_ns;
+        let asked: Vec<&Action> = self.asked.iter().collect();
+        assert_eq!(
+            seen.outcomes.iter().map(|outcome| &outcome.action).collect::<Vec<_>>(),
+            asked,
+            "one outcome each, in order"
+        );
+        assert!(
+            seen.outcomes.iter().all(|outcome| outcome.result.is_ok_and(|ns| ns >= 0.0) || outcome.result.is_err())
+        );
+        self.outcomes.extend(seen.outcomes.iter().cloned());
+        assert!(seen.samples.iter().all(|sample| sample.from < 4 && sample.home < 4));
+        assert!(seen.nodes.iter().all(|node| node.free_bytes <= 16 << 30));
+        self.asked = self.orders.pop().unwrap_or_default();
+        self.asked.clone()
+    }
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let key = (0u32..2, 0u64..1100, any::<bool>()).prop_map(|(process, page, large)| PageKey {
+        process,
+        page: (1 << 20) + if large { page / 512 * 512 } else { page },
+        size: if large { PageSize::Large } else { PageSize::Small },
+    });
+    prop_oneof![
+        4 => (key.clone(), 0usize..5).prop_map(|(page, to)| Action::Migrate { page, to }),
+        2 => (key.clone(), prop::collection::btree_set(0usize..5, 0..4))
+            .prop_map(|(page, nodes)| Action::Replicate { page, nodes: nodes.into_iter().collect() }),
+        2 => key.prop_map(|page| Action::Split { page }),
+        1 => (0u32..18, 0usize..5).prop_map(|(thread, to)| Action::MoveThread { thread, to }),
+        1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: (1 << 20) + first, pages }),
+        1 => (0u32..2, 0usize..5).prop_map(|(process, node)| Action::Allocate { process, allocation: Allocation::Interleave(vec![node]) }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn every_order_gets_an_outcome_and_nothing_is_lost(
+        orders in prop::collection::vec(prop::collection::vec(action(), 0..30), 1..6),
+        large in any::<bool>(),
+    ) {
+        let text = format!(
+            "format = 1\nname = 'chaos'\nrepeat = 3\n[[region]]\nname = 'all'\nmib = 4\npages = '{}'\nfirst_touch = 'parts'\ngroup = 'g'\n\
+             [[group]]\nname = 'g'\nthreads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 5\naccesses_per_us = 5\n\
+             [[phase.work.on]]\nregion = 'all'\nwrites = 0.001\n",
+            if large { "2MiB" } else { "4KiB" }
+        );
+        let program = synthetic::parse(&text, "chaos").expect("a sound description");
+        let count: usize = orders.iter().map(Vec::len).sum();
+        let mut chaos = Chaos { orders, asked: Vec::new(), outcomes: Vec::new(), last_ns: 0 };
+        let report = run(&program, &mut chaos, Options::default());
+        prop_assert!(report.finished && report.simulated);
+        let sum: f64 = report.total.accesses.iter().flatten().sum();
+        prop_assert!((sum / program.accesses() - 1.0).abs() < 1e-6);
+        let moves = &report.moves;
+        let refused = &moves.refused;
+        let answered = moves.pages() + moves.replicated + moves.split + moves.threads + moves.allocations + moves.scans
+            + refused.gone + refused.already_there + refused.no_room + refused.busy + refused.unsupported;
+        let never_asked: usize = chaos.orders.iter().map(Vec::len).sum();
+        prop_assert!(answered as usize <= count - never_asked && answered as usize >= chaos.outcomes.len());
+        let mut by_reason: BTreeMap<bool, usize> = BTreeMap::new();
+        chaos.outcomes.iter().for_each(|outcome| *by_reason.entry(outcome.result.is_ok()).or_default() += 1);
+        prop_assert_eq!(by_reason.values().sum::<usize>(), chaos.outcomes.len());
+    }
+}
+
+/// Copies on every node make reads local; a write takes them away again.
+#[test]
+fn copies_serve_reads_and_end_with_a_write() {
+    let replicate = |writes: f64| {
+        let text = format!(
+            "format = 1\nname = 'copies'\n[[region]]\nname = 'all'\nmib = 1\nfirst_touch = 'first'\ngroup = 'g'\n[[group]]\nname = 'g'\n\
+             threads = 16\n[[phase]]\nname = 'p'\n[[phase.work]]\ngroup = 'g'\nms = 60\naccesses_per_us = 5\n\
+             [[phase.work.on]]\nregion = 'all'\nwrites = {writes:?}\n"
+        );
+        let program = synthetic::parse(&text, "copies").expect("a sound description");
+        let key = |page: u64| PageKey { process: 0, page: (1 << 20) + page, size: PageSize::Small };
+        let all = (0..256).map(|page| Action::Replicate { page: key(page), nodes: vec![0, 1, 2, 3] }).collect();
+        let mut chaos = Chaos { orders: vec![all], asked: Vec::new(), outcomes: Vec::new(), last_ns: 0 };
+        run(&program, &mut chaos, Options { series_ns: 5e6, ..Options::default() })
+    };
+    let kept = replicate(0.0);
+    assert_eq!((kept.moves.copies_made, kept.moves.collapsed), (3 * 256, 0));
+    assert!(kept.after.expect("it copied").metrics.local_access_ratio > Some(0.999));
+    let lost = replicate(0.5);
+    assert_eq!(lost.moves.collapsed, 256);
+    assert_eq!(percent(lost.after.expect("it copied").metrics.local_access_ratio), 25.0);
+}
+
+#[test]
+fn bad_descriptions_are_refused_with_their_line() {
+    let good = "format = 1\nname = 'x'\n[[group]]\nname = 'g'\nthreads = 2\n[[region]]\nname = 'r'\nmib = 1\n[[phase]]\nname = 'p'\n\
+                [[phase.work]]\ngroup = 'g'\nms = 1\nthink_ns = 10\n[[phase.work.on]]\nregion = 'r'\n";
+    synthetic::parse(good, "good").expect("a sound description");
+    for (from, to, line, word) in [
+        ("format = 1", "format = 2", 1, "format"),
+        ("threads = 2", "threads = 0", 3, "threads"),
+        ("mib = 1", "mib = -1", 6, "MiB"),
+        ("region = 'r'", "region = 'q'", 15, "region"),
+        ("think_ns = 10", "think_ns = -1", 11, "think_ns"),
+        ("group = 'g'", "group = 'h'", 11, "group"),
+        ("name = 'p'", "name = 'p'\ncolour = 1", 11, "unknown field"),
+        ("ms = 1\n", "", 11, "accesses"),
+    ] {
+        let error = synthetic::parse(&good.replace(from, to), "bad.toml").expect_err(to);
+        let SimulatorError::Description { line: at, ref why, .. } = error else { panic!("{error}") };
+        assert!(at == line && why.contains(word), "{to}: {error}");
+    }
+}
+
+#[test]
+fn what_is_shipped_runs_everywhere() {
+    let folder = described("x").parent().expect("a folder").to_path_buf();
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).expect("descriptions").map(|entry| entry.expect("an entry").path()).collect();
+    names.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    assert!(names.len() >= 12, "{names:?}");
+    for path in names {
+        let program = synthetic::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let report = run_named(&program, "first-touch", Options { until_ns: Some(0.3e9), ..Options::default() });
+        assert!(report.run_time_ns > 0.0 && report.notes.is_empty(), "{}: {:?}", path.display(), report.notes);
+    }
+}
+
+#[test]
+fn a_program_that_locks_itself_up_is_told_so() {
+    let mut program = shared("first");
+    program.threads[3].body.clear();
+    program.events.iter_mut().for_each(|event| event.needed = event.needed.max(1));
+    let error = Simulation::new(&program, &machine(), idle()).expect_err("too few arrivals");
+    assert!(error.to_string().contains("arrivals"), "{error}");
+}
