@@ -59,7 +59,7 @@ pub enum SimulatorError {
     },
     /// No node has room for a page.
     #[error(
-        "region `{region}` does not fit: at {at_ns:.0} ns all {bytes} bytes of memory of machine `{machine}` are taken; shrink the program or take a larger machine"
+        "region `{region}` does not fit: at {at_ns:.0} ns all {bytes} bytes of machine `{machine}` are taken; take a larger machine"
     )]
     OutOfMemory {
         /// Region that was touched.
