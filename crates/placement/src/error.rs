@@ -43,6 +43,19 @@ pub enum PlacementError {
         /// The machine's name.
         machine: String,
     },
+    /// A demand or a placement that cannot be.
+    #[error("{place}: {what}; {remedy}")]
+    Demand {
+        /// Where in it.
+        place: String,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The traffic model cannot answer.
+    #[error(transparent)]
+    Traffic(#[from] numapilot_traffic::TrafficError),
 }
 
 fn listed(known: &[&'static str]) -> String {

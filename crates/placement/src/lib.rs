@@ -17,6 +17,7 @@ mod kernel_balancing;
 mod metrics;
 mod nodes;
 mod observation;
+mod optimum;
 mod options;
 mod page_use;
 mod policy;
@@ -28,6 +29,10 @@ pub use action::{Action, Allocation, Outcome, Refusal};
 pub use error::PlacementError;
 pub use metrics::{Deviation, Traffic};
 pub use observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
+pub use optimum::{
+    Change, Demand, Optimum, OptimumOptions, PageGroup, PageHome, Phase, PhaseOptimum, Placement, ThreadGroup, Work, optimum, run_time_s,
+    usual_placements,
+};
 pub use options::OptionInfo;
 pub use policy::{Policy, Wishes};
 pub use registry::{PolicyInfo, policies, policy_by_name};
