@@ -30,8 +30,8 @@ pub use error::PlacementError;
 pub use metrics::{Deviation, Traffic};
 pub use observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
 pub use optimum::{
-    Change, Demand, Optimum, OptimumOptions, PageGroup, PageHome, Phase, PhaseOptimum, Placement, ThreadGroup, Work, optimum, run_time_s,
-    usual_placements,
+    Change, Demand, Optimum, OptimumOptions, PageGroup, PageHome, Phase, PhaseOptimum, Placement, ThreadGroup, Work,
+    optimum, run_time_s, usual_placements,
 };
 pub use options::OptionInfo;
 pub use policy::{Policy, Wishes};

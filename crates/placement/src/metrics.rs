@@ -1,6 +1,8 @@
 //! The machine-wide figures that policies gate on, from the counters of an [`Observation`]. `docs/metrics.md` and
 //! `docs/policies.md` define them.
 
+use numapilot_traffic::Imbalance;
+
 use crate::observation::Observation;
 
 /// Which standard deviation the imbalance is made of.
@@ -73,16 +75,11 @@ impl Traffic {
     /// Standard deviation over mean of the accesses that these nodes served, in percent; 0 for fewer than two nodes.
     pub fn imbalance_percent(&self, nodes: &[usize], deviation: Deviation) -> f64 {
         let served: Vec<f64> = nodes.iter().filter_map(|&n| self.served.get(n).copied()).collect();
-        let mean = served.iter().sum::<f64>() / served.len().max(1) as f64;
-        if served.len() < 2 || mean <= 0.0 {
-            return 0.0;
-        }
-        let squares: f64 = served.iter().map(|s| (s - mean).powi(2)).sum();
-        let freedom = match deviation {
-            Deviation::Sample => served.len() - 1,
-            Deviation::Population => served.len(),
-        };
-        100.0 * (squares / freedom as f64).sqrt() / mean
+        let imbalance = Imbalance::of(&served).map_or(0.0, |imbalance| match deviation {
+            Deviation::Sample => imbalance.sample,
+            Deviation::Population => imbalance.population,
+        });
+        100.0 * imbalance
     }
 }
 

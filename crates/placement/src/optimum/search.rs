@@ -1,7 +1,7 @@
 //! The search for the best placement over some phases: guided by marginal costs, finished page by page.
 //!
-//! From a start, all groups of pages (then each by itself) go where their accesses would cost least at the margin, as far as run time falls; then
-//! every pair of nodes is tried, in parts down to a single page; then copies, and threads. Two goals are pursued in turn: first a smooth mean of the
+//! From each of many starts, all groups of pages (then each by itself) go where their accesses would cost least at the margin, as far as run time falls. From
+//! the best of what this reaches, every pair of nodes is tried, in parts down to a single page; then copies, and threads. Two goals are pursued in turn: first a smooth mean of the
 //! groups' finish times, then the run time itself.
 
 use super::demand::PAGE_BYTES;
@@ -10,9 +10,9 @@ use super::placement::{PageHome, Placement};
 use crate::error::PlacementError;
 
 /// Relative improvement that counts; above what the solver's tolerance leaves undecided.
-const IMPROVEMENT: f64 = 1e-7;
+const IMPROVEMENT: f64 = 1e-6;
 /// Parts into which a group's pages on a node are divided at most, when looking for how many to move.
-const PARTS: u64 = 256;
+const PARTS: u64 = 64;
 /// Power of the accesses from each node that puts pages practically all where most come from.
 pub(crate) const MOSTLY: i32 = 200;
 
@@ -75,8 +75,17 @@ impl<'s, 'e> Search<'s, 'e> {
         Ok(Some(Found { placement, value }))
     }
 
-    /// The best that is reached from a start. Never worse than it.
-    pub fn descend(&mut self, start: Found) -> Result<Found, PlacementError> {
+    /// What following the marginal costs reaches from a start: quick, and near the end where costs are smooth. Never worse than the start.
+    pub fn follow(&mut self, start: Found) -> Result<Found, PlacementError> {
+        let mut found = start.clone();
+        for goal in [Goal::Smooth, Goal::Run] {
+            while !self.is_out_of_budget() && self.guided(&mut found, goal)? {}
+        }
+        Ok(better_of(found, start))
+    }
+
+    /// The best that any single change leads to from a start. Never worse than it.
+    pub fn polish(&mut self, start: Found) -> Result<Found, PlacementError> {
         let mut found = start.clone();
         for goal in [Goal::Smooth, Goal::Run] {
             while !self.is_out_of_budget() {
@@ -89,7 +98,7 @@ impl<'s, 'e> Search<'s, 'e> {
                 }
             }
         }
-        Ok(if found.value.run_s <= start.value.run_s { found } else { start })
+        Ok(better_of(found, start))
     }
 
     /// Takes a candidate if it is better. False also if it does not fit.
@@ -111,7 +120,8 @@ impl<'s, 'e> Search<'s, 'e> {
     fn guided(&mut self, found: &mut Found, goal: Goal) -> Result<bool, PlacementError> {
         let costs = self.evaluator.marginal_costs(&found.placement, self.phases)?;
         let nodes = self.evaluator.facts.with_memory.clone();
-        let cheapest = |group: usize| nodes.iter().copied().min_by(|&a, &b| costs[group][a].total_cmp(&costs[group][b]));
+        let cheapest =
+            |group: usize| nodes.iter().copied().min_by(|&a, &b| costs[group][a].total_cmp(&costs[group][b]));
         let targets: Vec<Option<usize>> = (0..costs.len()).map(cheapest).collect();
         let mut improved = false;
         let mut divisor = 1;
@@ -163,7 +173,14 @@ impl<'s, 'e> Search<'s, 'e> {
     }
 
     /// Moves the part of a group's pages from one node to another that helps first, of all, half, a quarter and so on.
-    fn shift(&mut self, found: &mut Found, group: usize, from: usize, to: usize, goal: Goal) -> Result<bool, PlacementError> {
+    fn shift(
+        &mut self,
+        found: &mut Found,
+        group: usize,
+        from: usize,
+        to: usize,
+        goal: Goal,
+    ) -> Result<bool, PlacementError> {
         let pages = count(&found.placement, group, from);
         let least = (pages / PARTS).max(1);
         let mut part = pages;
@@ -264,6 +281,10 @@ impl<'s, 'e> Search<'s, 'e> {
             now <= before.max(self.evaluator.facts.cpus[node] as f64) + 1e-9
         })
     }
+}
+
+fn better_of(found: Found, start: Found) -> Found {
+    if found.value.run_s <= start.value.run_s { found } else { start }
 }
 
 /// Pages of a group on a node; 0 where it is replicated.
