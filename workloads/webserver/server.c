@@ -176,7 +176,6 @@ static void *worker_main(void *argument) {
 }
 
 static void accept_all(struct process *process, int listener, struct connection *connections, uint64_t count) {
-    process->open = count;
     for (uint64_t i = 0; i < count; i++) {
         int socket;
         do socket = accept(listener, NULL, NULL);
@@ -195,12 +194,15 @@ void serve(const struct site *site, const struct server_share *share) {
     struct connection *connections = calloc(share->connections, sizeof *connections);
     need_memory(connections, share->connections * sizeof *connections);
     watch(&process, EPOLL_CTL_ADD, process.finished, NULL);
-    accept_all(&process, share->listener, connections, share->connections);
+    process.open = share->connections;
     pthread_t threads[THREADS_MAX];
     for (uint64_t i = 1; i < share->threads; i++) {
         int error = pthread_create(&threads[i], NULL, worker_main, &process);
         if (error) fail(EXIT_SYSTEM, "cannot start thread %" PRIu64 ": %s; choose fewer --threads", i, strerror(error));
     }
+    transmit(share->ready, "", 1);
+    close(share->ready);
+    accept_all(&process, share->listener, connections, share->connections);
     worker_main(&process);
     for (uint64_t i = 1; i < share->threads; i++) pthread_join(threads[i], NULL);
     for (uint64_t i = 0; i < share->connections; i++) close(connections[i].socket);

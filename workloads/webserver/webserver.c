@@ -76,6 +76,7 @@ static bool fork_child(void) {
     pid_t child = fork();
     if (child < 0) fail(EXIT_SYSTEM, "cannot start process %zu: %s", child_count, strerror(errno));
     if (child == 0) {
+        /* Only the parent ends the others. */
         fail_cleanup = NULL;
         return true;
     }
@@ -117,6 +118,22 @@ static uint64_t part_begin(uint64_t count, uint64_t part, uint64_t parts) {
     return count * part / parts;
 }
 
+/* Forks a server process and waits until its threads have started, or it has failed: the next one's threads start after this one's. */
+static void start_server(const struct site *site, struct server_share *share) {
+    int ready[2];
+    char byte;
+    if (pipe(ready)) fail(EXIT_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    if (fork_child()) {
+        close(ready[0]);
+        share->ready = ready[1];
+        serve(site, share);
+        exit(0);
+    }
+    close(ready[1]);
+    receive(ready[0], &byte, 1);
+    close(ready[0]);
+}
+
 /* All requests of all visitors; returns the sum of the answers' hashes. */
 static uint64_t run(const struct settings *settings, const struct site *site) {
     size_t bytes = CLIENT_PROCESSES * sizeof(uint64_t);
@@ -133,10 +150,7 @@ static uint64_t run(const struct settings *settings, const struct site *site) {
             .connections = part_begin(connections, i + 1, n) - part_begin(connections, i, n),
             .node = is_pinned ? (int)(i % (uint64_t)placement_node_count()) : -1,
         };
-        if (fork_child()) {
-            serve(site, &share);
-            exit(0);
-        }
+        start_server(site, &share);
     }
     for (uint64_t i = 0; i < CLIENT_PROCESSES; i++) {
         client.first = part_begin(settings->connections, i, CLIENT_PROCESSES);
