@@ -92,7 +92,7 @@ fn the_integer_sort_loads_one_node() {
 /// The halves are local to the group that forecasts and remote to the one that corrects; without groups they are local to all.
 #[test]
 fn alternating_groups_reach_across_nodes() {
-    let arguments = |variant| ["--phases", "4", "--phase-ms", "33", "--variant", variant];
+    let arguments = |variant| ["--phases", "4", "--phase-ms", "22", "--variant", variant];
     let (groups, local) = (recorded("phases", &arguments("naive"), "8"), recorded("phases", &arguments("local"), "8"));
     assert!((0.2..0.6).contains(&remote(&groups)), "remote share {}", remote(&groups));
     assert!(remote(&local) < 0.1, "remote share {}", remote(&local));
