@@ -7,7 +7,7 @@ use crate::units;
 
 use super::found;
 use super::palette::{FAINT, INK};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing, percent};
+use super::sheet::{MARGIN, TOP, begin, nothing, percent};
 
 /// Side of the whole square at most, and of one cell.
 const SIDE: f64 = 460.0;
@@ -65,7 +65,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let (rows, columns): (Vec<f64>, Vec<f64>) =
         ((0..count).map(sum_row).collect(), (0..count).map(sum_column).collect());
     sums(&mut pen, (&rows, &columns), origin, cell);
-    legend(&mut pen, most, origin.0 + side + 60.0 + BAR, origin.1);
+    legend(&mut pen, most, origin.0 + side + 30.0 + BAR, origin.1);
     pen.finish()
 }
 
@@ -89,21 +89,18 @@ fn diagonal(pen: &mut Pen, origin: (f64, f64), cell: f64, count: usize) {
 }
 
 fn names(pen: &mut Pen, nodes: &[numapilot_machine::NodeId], origin: (f64, f64), cell: f64) {
-    // Where cells are small, every so many have their number.
-    let every = (13.0 / cell).ceil().max(1.0) as usize;
+    // Where cells are small, every so many have their number: lines of text need less room below one another than beside.
+    let shown = |index: usize, room: f64| index.is_multiple_of((room / cell).ceil().max(1.0) as usize);
     let word = if cell >= 48.0 { "node " } else { "" };
-    for (index, node) in nodes.iter().enumerate().filter(|(index, _)| index % every == 0) {
+    for (index, node) in nodes.iter().enumerate() {
         let middle = index as f64 * cell + cell / 2.0;
-        pen.text(
-            (origin.0 - 8.0, origin.1 + middle + 4.0),
-            Type::new(12.0, INK).anchored("end"),
-            &format!("{word}{node}"),
-        );
-        pen.text(
-            (origin.0 + middle, origin.1 - 8.0),
-            Type::new(12.0, INK).anchored("middle"),
-            &format!("{word}{node}"),
-        );
+        let name = format!("{word}{node}");
+        if shown(index, 13.0) {
+            pen.text((origin.0 - 8.0, origin.1 + middle + 4.0), Type::new(12.0, INK).anchored("end"), &name);
+        }
+        if shown(index, 22.0) {
+            pen.text((origin.0 + middle, origin.1 - 8.0), Type::new(12.0, INK).anchored("middle"), &name);
+        }
     }
     let side = cell * nodes.len() as f64;
     pen.text((origin.0 + side / 2.0, origin.1 - 26.0), Type::new(11.5, FAINT).anchored("middle"), "memory on");
@@ -144,8 +141,6 @@ fn legend(pen: &mut Pen, most: f64, x: f64, y: f64) {
     }
     pen.text((x + 18.0, y + 9.0), Type::new(11.0, FAINT), &percent(most));
     pen.text((x + 18.0, y + height), Type::new(11.0, FAINT), "0");
-    if x + 130.0 < WIDTH {
-        pen.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of all accesses");
-        pen.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");
-    }
+    pen.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of all accesses");
+    pen.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");
 }

@@ -61,7 +61,7 @@ fn bar(pen: &mut Pen, row: &DecisionRow, y: f64, (left, scale): (f64, f64)) {
     pen.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
     whisker(pen, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
     let room = NAMES - 14.0;
-    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), &fit(&row.name, room, 13.0));
+    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), &fit(&row.name, room, 14.5));
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     pen.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;

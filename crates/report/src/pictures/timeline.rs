@@ -91,7 +91,7 @@ fn rates(pen: &mut Pen, export: &Export<'_>, series: &Series, frame: &Frame, top
     for (place, &node) in nodes.iter().enumerate() {
         let next: Vec<f64> = base.iter().zip(&series.bins).map(|(base, bin)| base + rate(bin.on_node[node])).collect();
         steps(pen, frame, series, (&base, &next), &y, palette::node(place));
-        entries.push((palette::node(place), format!("on node {}", export.analysis.nodes()[node])));
+        entries.push((palette::node(place), format!("node {}", export.analysis.nodes()[node])));
         base = next;
     }
     // What is left: nodes without a colour, and accesses of unknown home.
@@ -101,8 +101,8 @@ fn rates(pen: &mut Pen, export: &Export<'_>, series: &Series, frame: &Frame, top
         steps(pen, frame, series, (&base, &all), &y, OTHERS);
         entries.push((OTHERS, if has_others { "other nodes".to_owned() } else { "home unknown".to_owned() }));
     }
-    key(pen, frame.left + 24.0, top - 14.0, &entries);
-    pen.text((MARGIN, top - 14.0), Type::new(11.0, FAINT), "accesses / s");
+    key(pen, frame.left + 36.0, top - 14.0, &entries);
+    pen.text((MARGIN, top - 14.0), Type::new(11.0, FAINT), "accesses / s, on");
 }
 
 /// The area between two lines of steps.
@@ -180,7 +180,9 @@ fn marks(pen: &mut Pen, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom)
     for (index, (time, text)) in shown.iter().enumerate().take(MOST) {
         let x = frame.x(time.0);
         let next = shown.get(index + 1).map_or(frame.left + frame.width, |mark| frame.x(mark.0.0));
-        pen.line((x, top), (x, bottom), &format!(r#"stroke="{INK}" stroke-width="0.8" stroke-dasharray="3 3""#));
+        let style = format!(r#"stroke="{INK}" stroke-width="0.8" stroke-dasharray="3 3""#);
+        pen.line((x, top), (x, top + RATE + 14.0), &style);
+        pen.line((x, bottom - SHARE), (x, bottom), &style);
         pen.text((x + 4.0, top + RATE + 13.0), Type::new(10.5, INK), &fit(text, next - x - 6.0, 10.0));
     }
 }

@@ -47,13 +47,13 @@ impl Look {
     }
 }
 
-/// The text with control characters, bidirectional overrides and line breaks shown as escapes: names come from programs and may
+/// The text with control characters, bidirectional overrides and line breaks of every sort shown as escapes: names come from programs and may
 /// be hostile to terminals.
 #[must_use]
 pub fn clean(text: &str) -> String {
     let is_unsafe = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     if !text.contains(is_unsafe) {
         return text.to_owned();

@@ -90,9 +90,8 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let (heading, headline) = (traffic.heading, traffic.headline);
     let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
     let totals = &headline.totals;
-    let scope = if traffic.scope.is_empty() { String::new() } else { format!("Only {}: ", traffic.scope) };
     let findings = format!(
-        "{scope}{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
+        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
         totals.imbalance.population.value * 100.0
@@ -101,6 +100,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
         format!("{}{place} draws {} of them", row.name, units::share(&row.share))
     });
+    let top = if traffic.scope.is_empty() { top } else { format!("{top} · only {}", traffic.scope) };
     let how = if traffic.matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
     picture(&Picture {
         machine: traffic.machine,
