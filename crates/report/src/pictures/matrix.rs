@@ -141,6 +141,6 @@ fn legend(pen: &mut Pen, most: f64, x: f64, y: f64) {
     }
     pen.text((x + 18.0, y + 9.0), Type::new(11.0, FAINT), &percent(most));
     pen.text((x + 18.0, y + height), Type::new(11.0, FAINT), "0");
-    pen.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of all accesses");
+    pen.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of accesses");
     pen.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");
 }

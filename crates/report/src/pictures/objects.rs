@@ -22,7 +22,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let Some(first) = rows.first() else { return nothing(export, scope, &title) };
     let shown = &rows[..rows.len().min(ROWS)];
     let finding = format!(
-        "{} draws {} of all memory accesses; {} of them are remote",
+        "{} draws {} of the memory accesses; {} of them are remote",
         first.name,
         units::share(&first.share),
         units::share(&first.remote)
@@ -45,9 +45,9 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
     let words = if more > 0 {
-        format!("% of all memory accesses; {more} more draw {}", percent(rest))
+        format!("% of the memory accesses; {more} more draw {}", percent(rest))
     } else {
-        "% of all memory accesses".to_owned()
+        "% of the memory accesses".to_owned()
     };
     pen.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
     pen.finish()

@@ -1,7 +1,7 @@
 //! One object's memory from its first page to its last: where the pages are, and how much each node reaches them.
 
-use numapilot_flows::Trace;
-use numapilot_insight::{ObjectDetail, PAGE_BYTES};
+use numapilot_flows::{Filter, Trace};
+use numapilot_insight::{Analysis, ObjectDetail, PAGE_BYTES};
 use numapilot_trace::ids::ObjectId;
 
 use crate::export::{Export, ExportError};
@@ -25,13 +25,17 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     let Some(object) = chosen(export) else {
         return Ok(nothing(export, scope, &format!("Pages of an object of {}", export.heading.program())));
     };
-    let detail = export.analysis.object_detail(object, 1, STRETCHES).ok_or(ExportError::NeedsObject("pages"))?;
+    // Its share is that of all objects' accesses, whatever object was asked for.
+    let (analysis, filter) = (export.analysis, export.analysis.filter().clone());
+    let filter = Filter { object: None, site: None, ..filter };
+    let wide = Analysis::new(export.trace(), analysis.nodes(), analysis.memory_nodes(), filter);
+    let detail = wide.object_detail(object, 1, STRETCHES).ok_or(ExportError::NeedsObject("pages"))?;
     let (trace, row) = (export.trace(), &detail.row);
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
     let title = format!("Pages of {}{place}", row.name);
     let bytes = trace.object(object).map_or(0, |object| object.bytes);
     let finding = format!(
-        "object {object}, {}: {} of all memory accesses, {} of its own remote",
+        "object {object}, {}: {} of the memory accesses, {} of its own remote",
         units::bytes(bytes),
         units::share(&row.share),
         units::share(&row.remote)
@@ -110,7 +114,7 @@ fn homes(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, y: f64) 
         }
     }
     let mut entries: Vec<(&str, String)> =
-        shown.iter().map(|&node| (colour(node), format!("on node {}", nodes[node]))).collect();
+        shown.iter().map(|&node| (colour(node), format!("node {}", nodes[node]))).collect();
     if (0..nodes.len()).any(|node| served(node) > 0.0 && !shown.contains(&node)) {
         entries.push((OTHERS, "other nodes".to_owned()));
     }
