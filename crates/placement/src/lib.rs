@@ -20,6 +20,7 @@ mod observation;
 mod optimum;
 mod options;
 mod page_use;
+mod pilot;
 mod policy;
 mod random;
 mod registry;

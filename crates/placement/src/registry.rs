@@ -8,10 +8,11 @@ use crate::fixed::{FirstTouch, Interleave, Local, WeightedInterleave};
 use crate::kernel_balancing::KernelBalancing;
 use crate::nodes::NodeFacts;
 use crate::options::{OptionInfo, Options};
+use crate::pilot::Pilot;
 use crate::policy::Policy;
 use crate::replication::Replication;
 
-type Make = fn(&Options, NodeFacts, u64) -> Result<Box<dyn Policy>, PlacementError>;
+type Make = fn(&Options, &Machine, NodeFacts, u64) -> Result<Box<dyn Policy>, PlacementError>;
 
 /// A policy that can be had by name.
 pub struct PolicyInfo {
@@ -40,63 +41,70 @@ static POLICIES: &[PolicyInfo] = &[
         summary: "a page goes where it is first touched and stays: Linux as it comes",
         options: &[],
         defaults: &[],
-        make: |_, _, _| Ok(Box::new(FirstTouch)),
+        make: |_, _, _, _| Ok(Box::new(FirstTouch)),
     },
     PolicyInfo {
         name: "local",
         summary: "the same, ordered for every process over whatever policy it had: numactl --localalloc",
         options: &[],
         defaults: &[],
-        make: |_, _, _| Ok(Box::new(Local::default())),
+        make: |_, _, _, _| Ok(Box::new(Local::default())),
     },
     PolicyInfo {
         name: "interleave",
         summary: "new pages round robin over nodes: numactl --interleave",
         options: Interleave::OPTIONS,
         defaults: &[],
-        make: |options, facts, _| Ok(Box::new(Interleave::new(options, &facts)?)),
+        make: |options, _, facts, _| Ok(Box::new(Interleave::new(options, &facts)?)),
     },
     PolicyInfo {
         name: "weighted-interleave",
         summary: "new pages round robin with weights by bandwidth, as Linux 6.9 and later can",
         options: WeightedInterleave::OPTIONS,
         defaults: &[],
-        make: |options, facts, _| Ok(Box::new(WeightedInterleave::new(options, &facts)?)),
+        make: |options, _, facts, _| Ok(Box::new(WeightedInterleave::new(options, &facts)?)),
     },
     PolicyInfo {
         name: "kernel-balancing",
         summary: "a model of Linux NUMA balancing: hint faults move pages to threads, and threads to pages",
         options: KernelBalancing::OPTIONS,
         defaults: &[],
-        make: |options, facts, _| Ok(Box::new(KernelBalancing::new(options, facts)?)),
+        make: |options, _, facts, _| Ok(Box::new(KernelBalancing::new(options, facts)?)),
     },
     PolicyInfo {
         name: "carrefour",
         summary: "collocates, interleaves and replicates by traffic, as published (ASPLOS 2013)",
         options: carrefour::OPTIONS,
         defaults: &[],
-        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour", options, facts, seed)?)),
+        make: |options, _, facts, seed| Ok(Box::new(Carrefour::new("carrefour", options, facts, seed)?)),
     },
     PolicyInfo {
         name: "carrefour-as-coded",
         summary: "the same with the thresholds and the draw of the released code",
         options: carrefour::OPTIONS,
         defaults: carrefour::AS_CODED,
-        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour-as-coded", options, facts, seed)?)),
+        make: |options, _, facts, seed| Ok(Box::new(Carrefour::new("carrefour-as-coded", options, facts, seed)?)),
     },
     PolicyInfo {
         name: "carrefour-lp",
         summary: "the form for large pages: moves each once, splits what is shared or hot (USENIX ATC 2014)",
         options: carrefour::OPTIONS,
         defaults: carrefour::LARGE_PAGES,
-        make: |options, facts, seed| Ok(Box::new(Carrefour::new("carrefour-lp", options, facts, seed)?)),
+        make: |options, _, facts, seed| Ok(Box::new(Carrefour::new("carrefour-lp", options, facts, seed)?)),
     },
     PolicyInfo {
         name: "replication",
         summary: "copies of pages that several nodes read and none writes; waits longer after each collapse",
         options: Replication::OPTIONS,
         defaults: &[],
-        make: |options, facts, _| Ok(Box::new(Replication::new(options, facts)?)),
+        make: |options, _, facts, _| Ok(Box::new(Replication::new(options, facts)?)),
+    },
+    PolicyInfo {
+        name: "pilot",
+        summary: "ours: moves what the traffic model says delays others least, once waiting has cost as much as moving",
+        options: Pilot::OPTIONS,
+        defaults: &[],
+        make: |options, machine, facts, _| Ok(Box::new(Pilot::new(options, machine, &facts)?)),
     },
 ];
 
@@ -116,5 +124,5 @@ pub fn policy_by_name(spec: &str, machine: &Machine, seed: u64) -> Result<Box<dy
         });
     };
     let options = Options::parse(info.name, info.options(), text)?;
-    (info.make)(&options, NodeFacts::new(machine)?, seed)
+    (info.make)(&options, machine, NodeFacts::new(machine)?, seed)
 }

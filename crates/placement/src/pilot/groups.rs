@@ -1,0 +1,211 @@
+//! Pages that behave alike, taken together: what the search moves. A group has one home and one kind of users; the pages behind it are
+//! told apart again when its plan is carried out.
+
+use std::collections::BTreeMap;
+
+use super::memory::{BLOCK_PAGES, Block, Memory};
+use crate::observation::PageSize;
+
+/// Samples of a block's own that count as much as its pages' neighbourhood when its users are estimated from one interval.
+const BLOCK_PRIOR: f32 = 16.0;
+/// A node that makes at least this share of a page's accesses is its main user.
+const MAIN_SHARE: f32 = 0.6;
+/// Pages behind a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Member {
+    /// A page that was seen: its block and its position there.
+    Seen((u32, u64), usize),
+    /// The pages of a block that were not.
+    Unseen((u32, u64)),
+    /// A large page.
+    Large((u32, u64)),
+}
+
+/// A group of pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// Where its pages are.
+    pub home: usize,
+    /// Reads per second by accessing node.
+    pub reads: Vec<f64>,
+    /// Writes per second by accessing node.
+    pub writes: Vec<f64>,
+    /// Small pages in it.
+    pub pages: f64,
+    /// Whether no sample of its blocks wrote, and there were enough of them to say so.
+    pub read_only: bool,
+    /// The pages, each with its accesses per second.
+    pub members: Vec<(Member, f64)>,
+}
+
+impl Group {
+    /// Accesses per second.
+    pub fn rate(&self) -> f64 {
+        self.reads.iter().sum::<f64>() + self.writes.iter().sum::<f64>()
+    }
+}
+
+/// What tells groups apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    home: u8,
+    large: bool,
+    read_only: bool,
+    /// Main user; all ones if there is none.
+    main: u8,
+    /// Nodes with at least half of an equal share.
+    users: u64,
+}
+
+/// Splits this interval's accesses (`rate_of_node`: memory accesses per second that each node makes) among groups of pages by the samples.
+pub(super) fn groups_of(memory: &Memory, mapped: &[(u32, u64, u64)], rate_of_node: &[f64]) -> Vec<Group> {
+    let nodes = rate_of_node.len();
+    let mut samples_of_node = vec![0.0f64; nodes];
+    for block in memory.active.iter().filter_map(|key| memory.blocks.get(key)) {
+        for (node, samples) in samples_of_node.iter_mut().enumerate() {
+            *samples += f64::from(block.fresh[node] + block.fresh[nodes + node]);
+        }
+    }
+    let per_sample: Vec<f64> =
+        rate_of_node.iter().zip(&samples_of_node).map(|(rate, samples)| rate / samples.max(1.0)).collect();
+    let mut groups = BTreeMap::new();
+    for (key, block) in memory.active.iter().filter_map(|key| Some((*key, memory.blocks.get(key)?))) {
+        Shares::of(block, nodes, &per_sample).each(key, memory.is_read_only(key, mapped), &mut groups);
+    }
+    groups.into_values().collect()
+}
+
+/// One block's accesses, ready to be split among its pages.
+struct Shares<'b> {
+    block: &'b Block,
+    nodes: usize,
+    /// Accesses per second by node: reads, then writes.
+    rates: Vec<f64>,
+    /// Users of an average page: shares by node.
+    users: Vec<f32>,
+    /// See [`Block::likeness`].
+    likeness: f32,
+    /// Share of the accesses that goes to pages never seen (Good and Turing: the share of pages seen once among all samples).
+    unseen: f64,
+}
+
+impl<'b> Shares<'b> {
+    fn of(block: &'b Block, nodes: usize, per_sample: &[f64]) -> Shares<'b> {
+        let rates = (0..2 * nodes).map(|at| f64::from(block.fresh[at]) * per_sample[at % nodes]).collect();
+        let remembered: f32 = block.remembered.iter().sum::<f32>().max(1.0);
+        let latest: Vec<f32> =
+            (0..nodes).map(|node| (block.fresh[node] + block.fresh[nodes + node]).max(block.pane[node])).collect();
+        let prior = if block.remembered.iter().all(|count| *count == 0.0) { 0.0 } else { BLOCK_PRIOR };
+        let all = latest.iter().sum::<f32>() + prior;
+        let users = latest
+            .iter()
+            .zip(&block.remembered)
+            .map(|(latest, old)| (latest + prior * old / remembered) / all)
+            .collect();
+        let all: u32 = block.pages.iter().map(|page| u32::from(page.samples)).sum();
+        let once = block.pages.iter().filter(|page| page.samples == 1).count();
+        let left = BLOCK_PAGES as usize > block.pages.len();
+        let unseen = if left { once as f64 / f64::from(all.max(1)) } else { 0.0 };
+        Shares { block, nodes, rates, users, likeness: block.likeness(nodes), unseen: unseen.min(0.95) }
+    }
+
+    fn each(&self, key: (u32, u64), read_only: bool, groups: &mut BTreeMap<Kind, Group>) {
+        let total: f64 = self.rates.iter().sum();
+        if self.block.size == PageSize::Large {
+            let home = self.block.pages.first().map_or(0, |page| page.home);
+            self.add(Member::Large(key), home, &self.users, total, BLOCK_PAGES as f64, read_only, groups);
+            return;
+        }
+        let all: f64 = self.block.pages.iter().map(|page| f64::from(page.samples.max(1))).sum();
+        let mut homes = vec![0u32; self.nodes];
+        let mut users = vec![0.0f32; self.nodes];
+        for (position, page) in self.block.pages.iter().enumerate() {
+            homes[usize::from(page.home)] += 1;
+            let counts = self.block.counts_of(position, self.nodes);
+            let weight = f32::from(page.samples) + self.likeness;
+            for (node, user) in users.iter_mut().enumerate() {
+                *user =
+                    (f32::from(counts[node]) + f32::from(counts[self.nodes + node]) + self.likeness * self.users[node])
+                        / weight;
+            }
+            let rate = total * (1.0 - self.unseen) * f64::from(page.samples.max(1)) / all;
+            self.add(Member::Seen(key, position), page.home, &users, rate, 1.0, read_only, groups);
+        }
+        let unseen_pages = BLOCK_PAGES as f64 - self.block.pages.len() as f64;
+        if self.unseen > 0.0 && !self.block.unseen_dealt {
+            let home = (0..self.nodes).max_by_key(|node| homes[*node]).unwrap_or(0) as u8;
+            self.add(Member::Unseen(key), home, &self.users, total * self.unseen, unseen_pages, read_only, groups);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // one row of a table that is never stored
+    fn add(
+        &self,
+        member: Member,
+        home: u8,
+        users: &[f32],
+        rate: f64,
+        pages: f64,
+        read_only: bool,
+        groups: &mut BTreeMap<Kind, Group>,
+    ) {
+        let main = users.iter().position(|share| *share >= MAIN_SHARE);
+        let equal = 0.5 / self.nodes as f32;
+        let mask = users
+            .iter()
+            .enumerate()
+            .filter(|(_, share)| **share >= equal)
+            .fold(0u64, |mask, (node, _)| mask | 1 << node);
+        let large = matches!(member, Member::Large(_));
+        let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: mask };
+        let group = groups.entry(kind).or_insert_with(|| Group {
+            home: usize::from(home),
+            reads: vec![0.0; self.nodes],
+            writes: vec![0.0; self.nodes],
+            read_only,
+            ..Group::default()
+        });
+        let total: f64 = self.rates.iter().sum();
+        let write_share = if total > 0.0 { self.rates[self.nodes..].iter().sum::<f64>() / total } else { 0.0 };
+        for (node, share) in users.iter().enumerate() {
+            group.reads[node] += rate * f64::from(*share) * (1.0 - write_share);
+            group.writes[node] += rate * f64::from(*share) * write_share;
+        }
+        group.pages += pages;
+        group.members.push((member, rate));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::{PageKey, Sample};
+
+    /// 512 pages at home on node 0; the first half is used by node 1 alone, the rest by everybody.
+    fn memory() -> Memory {
+        let mut memory = Memory::default();
+        for round in 0..10u64 {
+            let samples = (0..1024u64).map(|n| {
+                let page = n / 2;
+                let from = if page < 256 { 1 } else { ((n + round) % 4) as usize };
+                let key = PageKey { process: 1, page, size: PageSize::Small };
+                Sample { page: key, small_page: page, thread: 0, from, home: 0, is_write: page < 256, latency_ns: None }
+            });
+            memory.learn(&samples.collect::<Vec<_>>(), &[], 4);
+        }
+        memory
+    }
+
+    #[test]
+    fn groups_hold_all_accesses_and_tell_private_pages_from_shared_ones() {
+        let groups = groups_of(&memory(), &[], &[100.0, 400.0, 100.0, 100.0]);
+        let total: f64 = groups.iter().map(Group::rate).sum();
+        assert!((total - 700.0).abs() < 1e-3, "{total}");
+        let pages: usize = groups.iter().map(|group| group.members.len()).sum();
+        assert_eq!(pages, 512, "every page was seen, none is counted twice");
+        let private = groups.iter().filter(|group| group.reads[1] + group.writes[1] > 0.6 * group.rate());
+        let private: usize = private.map(|group| group.members.len()).sum();
+        assert!((250..=262).contains(&private), "{private}");
+        assert!(groups.iter().all(|group| group.home == 0 && !group.read_only));
+    }
+}

@@ -1,0 +1,75 @@
+//! Pages that nobody has met yet, in a mapping whose other pages turned out to be shared by everybody: they will be, too. Dealing them out before
+//! they are met is what helps programs whose traffic comes in bursts, each on other pages.
+//!
+//! It is a bet, so it is paid for out of the mapping's own surplus only: delay that its pages have caused beyond what moving them cost.
+
+use std::collections::BTreeMap;
+
+use super::Pilot;
+use super::groups::{Group, Member};
+use super::memory::{BLOCK_PAGES, Block, range_of};
+use super::orders::{GOLDEN, share_at};
+use super::search::Plan;
+use crate::action::Action;
+use crate::observation::{Observation, PageKey, PageSize};
+
+/// A mapping is shared by everybody if no node gets more than this share of its accesses.
+const SPREAD_MAX: f64 = 0.6;
+
+/// Where the accesses to each mapped range should be served, by node, in accesses per second.
+#[derive(Default)]
+pub(super) struct Kin {
+    ranges: BTreeMap<(u32, u64, u64), Vec<f64>>,
+}
+
+impl Kin {
+    /// Notes a group's plan.
+    pub fn note(&mut self, seen: &Observation, group: &Group, plan: &Plan) {
+        for (member, rate) in &group.members {
+            let (Member::Seen(block, _) | Member::Unseen(block)) = member else { continue };
+            let first = block.1 * BLOCK_PAGES;
+            let ends = [first, first + BLOCK_PAGES - 1];
+            let Some(range) = ends.into_iter().find_map(|page| range_of(&seen.mapped, block.0, page)) else { continue };
+            let at = self.ranges.entry(range).or_insert_with(|| vec![0.0; plan.at.len()]);
+            for (sum, share) in at.iter_mut().zip(&plan.at) {
+                *sum += rate * share;
+            }
+        }
+    }
+}
+
+impl Pilot {
+    /// Deals out blocks that were never met, as far as their range's surplus and `left_ns` pay for it.
+    pub(super) fn deal_to_kin(&mut self, kin: &Kin, mut left_ns: f64, orders: &mut Vec<Action>) {
+        let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
+        for (range, at) in &kin.ranges {
+            let total: f64 = at.iter().sum();
+            let most = at.iter().copied().fold(0.0, f64::max);
+            let Some(surplus_ns) = self.surplus_ns.get_mut(&(range.0, range.1)) else { continue };
+            if total <= 0.0 || most > SPREAD_MAX * total {
+                continue;
+            }
+            let shares: Vec<f64> = at.iter().map(|rate| rate / total).collect();
+            let last = range.1 + range.2;
+            for block in range.1 / BLOCK_PAGES..last.div_ceil(BLOCK_PAGES) {
+                let pages = (block * BLOCK_PAGES).max(range.1)..((block + 1) * BLOCK_PAGES).min(last);
+                let cost_ns = price_ns * (pages.end - pages.start) as f64;
+                if self.memory.blocks.contains_key(&(range.0, block)) {
+                    continue;
+                }
+                if cost_ns > *surplus_ns || cost_ns > left_ns {
+                    break;
+                }
+                *surplus_ns -= cost_ns;
+                left_ns -= cost_ns;
+                let mut dealt = Block::new(self.nodes, PageSize::Small);
+                dealt.unseen_dealt = true;
+                self.memory.blocks.insert((range.0, block), dealt);
+                orders.extend(pages.map(|page| {
+                    let key = PageKey { process: range.0, page, size: PageSize::Small };
+                    Action::Migrate { page: key, to: share_at(&shares, (page as f64 * GOLDEN).fract()) }
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! What `pilot` remembers of pages: who was seen to use each, where it is, and what leaving it there has cost so far.
+//!
+//! Small pages are kept in blocks of 2 MiB (512 pages), the unit in which memory is mapped, split and alike. Counts are forgotten by
+//! *samples*, not by time: a page that is used in bursts is remembered through the pauses. A block whose users change is forgotten at once.
+
+use std::collections::BTreeMap;
+
+use crate::observation::{PageKey, PageSize, Sample};
+
+/// Small pages in a block.
+pub(super) const BLOCK_PAGES: u64 = 512;
+/// Counts of a page are halved when their sum reaches this.
+const PAGE_COUNT_MAX: u16 = 64;
+/// Counts of a block are halved when their sum reaches this.
+const BLOCK_COUNT_MAX: f32 = 2048.0;
+/// Counts by thread are halved when their sum reaches this.
+const THREAD_COUNT_MAX: f32 = 256.0;
+/// Samples that are held against the remembered ones together: fewer do not tell a change of users from chance.
+const PANE_SAMPLES: f32 = 8.0;
+/// Distance (total variation) between remembered and fresh users beyond which they have changed; to it comes 1 / sqrt(samples).
+const CHANGE_DISTANCE: f32 = 0.3;
+/// Samples without a write from which on a mapping is first taken for read-only: a share of writes below 0.1 %.
+const READ_ONLY_RANGE_SAMPLES: f32 = 3_000.0;
+/// Samples without a write from which on a block is first taken for read-only.
+const READ_ONLY_SAMPLES: f32 = 300.0;
+/// No page.
+const NONE: u16 = u16::MAX;
+
+/// One small page that was seen.
+#[derive(Clone, Debug)]
+pub(super) struct PageMemory {
+    /// Which of the block's pages.
+    pub index: u16,
+    /// Node that answered last.
+    pub home: u8,
+    /// The price of moving it is doubled this many times: it moved before and that did not pay.
+    pub doublings: u8,
+    /// Samples remembered.
+    pub samples: u16,
+    /// Nanoseconds of delay that another home would have saved since it came here.
+    pub regret_ns: f32,
+    /// Program time of its last move, in nanoseconds; 0: never moved.
+    pub moved_ns: u64,
+    /// Nanoseconds after which that move has paid for itself, as predicted then.
+    pub payback_ns: f32,
+}
+
+/// 2 MiB of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    /// As it is mapped; a large page is one unit of placement.
+    pub size: PageSize,
+    /// Pages seen, in order of discovery.
+    pub pages: Vec<PageMemory>,
+    /// Remembered samples of each page by node: reads, then writes; `2 * nodes` a page.
+    counts: Vec<u8>,
+    /// Position in `pages` by index in the block.
+    position: Box<[u16]>,
+    /// Remembered samples by node.
+    pub remembered: Vec<f32>,
+    /// Latest samples by node, not yet among the remembered.
+    pub pane: Vec<f32>,
+    /// Samples by thread, the oldest counting least.
+    pub threads: Vec<(u32, f32)>,
+    /// Samples of this interval by node: reads, then writes.
+    pub fresh: Vec<f32>,
+    /// Samples since the last that wrote.
+    pub reads_since_write: f32,
+    /// How many of them it takes to believe that nobody writes any more: the bound on the share of writes is 3 over their number, with 95 %
+    /// confidence (`docs/metrics.md`, read-only bound).
+    pub reads_needed: f32,
+    /// Regret of each page that was not seen, in nanoseconds.
+    pub unseen_regret_ns: f32,
+    /// Whether the pages that were not seen were dealt out already.
+    pub unseen_dealt: bool,
+    /// Of a large page: nanoseconds of delay that its parts, each at its own best home, would have saved.
+    pub split_regret_ns: f32,
+}
+
+impl Block {
+    pub fn new(nodes: usize, size: PageSize) -> Block {
+        Block {
+            size,
+            pages: Vec::new(),
+            counts: Vec::new(),
+            position: vec![NONE; BLOCK_PAGES as usize].into(),
+            remembered: vec![0.0; nodes],
+            pane: vec![0.0; nodes],
+            threads: Vec::new(),
+            fresh: vec![0.0; 2 * nodes],
+            reads_since_write: 0.0,
+            reads_needed: READ_ONLY_SAMPLES,
+            unseen_regret_ns: 0.0,
+            unseen_dealt: false,
+            split_regret_ns: 0.0,
+        }
+    }
+
+    /// Remembered samples of a page by node: reads, then writes.
+    pub fn counts_of(&self, position: usize, nodes: usize) -> &[u8] {
+        &self.counts[position * 2 * nodes..(position + 1) * 2 * nodes]
+    }
+
+    /// Position in [`Block::pages`] of one of the block's small pages, if it was seen.
+    pub fn position_of(&self, index: u16) -> Option<usize> {
+        Some(self.position[usize::from(index)]).filter(|position| *position != NONE).map(usize::from)
+    }
+
+    /// Fresh samples in all.
+    pub fn fresh_total(&self) -> f32 {
+        self.fresh.iter().sum()
+    }
+
+    fn add(&mut self, sample: &Sample, nodes: usize) {
+        let index = (sample.small_page % BLOCK_PAGES) as u16;
+        let position = self.position_of(index).unwrap_or_else(|| {
+            self.position[usize::from(index)] = self.pages.len() as u16;
+            self.counts.resize(self.counts.len() + 2 * nodes, 0);
+            let home = sample.home as u8;
+            self.pages.push(PageMemory {
+                index,
+                home,
+                doublings: 0,
+                samples: 0,
+                regret_ns: 0.0,
+                moved_ns: 0,
+                payback_ns: 0.0,
+            });
+            self.pages.len() - 1
+        });
+        let page = &mut self.pages[position];
+        if usize::from(page.home) != sample.home {
+            page.home = sample.home as u8;
+            page.regret_ns = 0.0;
+        }
+        let counts = &mut self.counts[position * 2 * nodes..(position + 1) * 2 * nodes];
+        counts[sample.from + if sample.is_write { nodes } else { 0 }] += 1;
+        page.samples += 1;
+        if page.samples >= PAGE_COUNT_MAX {
+            halve(counts);
+            page.samples = counts.iter().map(|count| u16::from(*count)).sum();
+        }
+        self.fresh[sample.from + if sample.is_write { nodes } else { 0 }] += 1.0;
+        match self.threads.iter_mut().find(|(thread, _)| *thread == sample.thread) {
+            Some((_, count)) => *count += 1.0,
+            None => self.threads.push((sample.thread, 1.0)),
+        }
+    }
+
+    /// Takes the interval's samples into the memory, after forgetting what no longer holds.
+    fn settle(&mut self, nodes: usize) {
+        if self.threads.iter().map(|(_, count)| count).sum::<f32>() > THREAD_COUNT_MAX {
+            self.threads.iter_mut().for_each(|(_, count)| *count /= 2.0);
+            self.threads.retain(|(_, count)| *count >= 0.5);
+        }
+        let fresh: Vec<f32> = (0..nodes).map(|node| self.fresh[node] + self.fresh[nodes + node]).collect();
+        let wrote = self.fresh[nodes..].iter().any(|count| *count > 0.0);
+        self.reads_since_write = if wrote { 0.0 } else { self.reads_since_write + self.fresh_total() };
+        for (pane, fresh) in self.pane.iter_mut().zip(&fresh) {
+            *pane += fresh;
+        }
+        let (new, old) = (self.pane.iter().sum::<f32>(), self.remembered.iter().sum::<f32>());
+        if new < PANE_SAMPLES {
+            return;
+        }
+        if old >= PANE_SAMPLES {
+            let distance: f32 =
+                self.pane.iter().zip(&self.remembered).map(|(p, r)| (p / new - r / old).abs()).sum::<f32>() / 2.0;
+            if distance > CHANGE_DISTANCE + 1.0 / new.min(old).sqrt() {
+                self.forget(nodes);
+            }
+        }
+        for (remembered, pane) in self.remembered.iter_mut().zip(&mut self.pane) {
+            *remembered += std::mem::take(pane);
+        }
+        if self.remembered.iter().sum::<f32>() > BLOCK_COUNT_MAX {
+            self.remembered.iter_mut().for_each(|count| *count /= 2.0);
+        }
+    }
+
+    /// Whether nobody writes, as far as samples can tell.
+    pub fn is_read_only(&self) -> bool {
+        self.reads_since_write >= self.reads_needed
+    }
+
+    /// Keeps an eighth of everything counted before this interval.
+    fn forget(&mut self, nodes: usize) {
+        self.remembered.iter_mut().for_each(|count| *count /= 8.0);
+        for (position, page) in self.pages.iter_mut().enumerate() {
+            let counts = &mut self.counts[position * 2 * nodes..(position + 1) * 2 * nodes];
+            for _ in 0..3 {
+                halve(counts);
+            }
+            page.samples = counts.iter().map(|count| u16::from(*count)).sum();
+            page.regret_ns = 0.0;
+        }
+        self.unseen_regret_ns = 0.0;
+        self.unseen_dealt = false;
+    }
+
+    /// How alike the block's pages are, as a pseudo-count: a page's users are estimated from its own samples and this many of the block's.
+    /// Two samples of one page come from one node with a chance `within`, two of the block with `across`; for pages drawn from a Dirichlet
+    /// distribution of concentration k, `within = across + (1 - across) / (k + 1)`.
+    pub fn likeness(&self, nodes: usize) -> f32 {
+        let (mut same, mut pairs) = (0.0f32, 0.0f32);
+        for (position, page) in self.pages.iter().enumerate().filter(|(_, page)| page.samples > 1) {
+            let counts = self.counts_of(position, nodes);
+            let of = |node: usize| f32::from(counts[node]) + f32::from(counts[nodes + node]);
+            same += (0..nodes).map(|node| of(node) * (of(node) - 1.0)).sum::<f32>();
+            pairs += f32::from(page.samples) * (f32::from(page.samples) - 1.0);
+        }
+        let known = |node: usize| self.remembered[node] + self.pane[node];
+        let total: f32 = (0..nodes).map(known).sum();
+        let across: f32 = (0..nodes).map(|node| (known(node) / total.max(1.0)).powi(2)).sum();
+        // A weak prior of ten pairs at a likeness of 4 decides until there are pairs.
+        let within = (same + 10.0 * (across + (1.0 - across) / 5.0)) / (pairs + 10.0);
+        ((1.0 - within) / (within - across).max(1e-3)).clamp(0.1, 200.0)
+    }
+}
+
+/// The mapping (process, first page) that holds a block, or its first part.
+fn range_of_block(mapped: &[(u32, u64, u64)], block: (u32, u64)) -> Option<(u32, u64)> {
+    let first = block.1 * BLOCK_PAGES;
+    let found = [first, first + BLOCK_PAGES - 1].into_iter().find_map(|page| range_of(mapped, block.0, page));
+    found.map(|range| (range.0, range.1))
+}
+
+/// The range (process, first page, pages) that holds a page; ranges are ascending.
+pub(super) fn range_of(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> Option<(u32, u64, u64)> {
+    let next = mapped.partition_point(|range| (range.0, range.1) <= (process, page));
+    next.checked_sub(1).map(|at| mapped[at]).filter(|range| range.0 == process && page < range.1 + range.2)
+}
+
+fn halve(counts: &mut [u8]) {
+    counts.iter_mut().for_each(|count| *count /= 2);
+}
+
+/// Everything remembered, by process and block number. Ordered, so that every walk is the same in every run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// The blocks.
+    pub blocks: BTreeMap<(u32, u64), Block>,
+    /// Blocks with samples in this interval.
+    pub active: Vec<(u32, u64)>,
+    /// Evidence that nobody writes to a mapping (process, first page): one of its blocks says little about the next phase of the others.
+    ranges: BTreeMap<(u32, u64), Reading>,
+}
+
+/// How sure it is that nobody writes.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Samples since the last that wrote.
+    since_write: f32,
+    /// How many it takes.
+    needed: f32,
+}
+
+impl Memory {
+    /// Whether nobody writes to a block or to the mapping around it, as far as samples can tell.
+    pub fn is_read_only(&self, key: (u32, u64), mapped: &[(u32, u64, u64)]) -> bool {
+        let range = range_of_block(mapped, key).and_then(|range| self.ranges.get(&range));
+        range.is_none_or(|reading| reading.since_write >= reading.needed)
+            && self.blocks.get(&key).is_some_and(Block::is_read_only)
+    }
+
+    /// Notes for each mapping whether this interval's samples wrote to it.
+    fn note_writes(&mut self, mapped: &[(u32, u64, u64)], nodes: usize) {
+        for key in &self.active {
+            let (Some(block), Some(range)) = (self.blocks.get(key), range_of_block(mapped, *key)) else { continue };
+            let reading =
+                self.ranges.entry(range).or_insert(Reading { since_write: 0.0, needed: READ_ONLY_RANGE_SAMPLES });
+            let wrote = block.fresh[nodes..].iter().any(|count| *count > 0.0);
+            reading.since_write = if wrote { 0.0 } else { reading.since_write + block.fresh_total() };
+        }
+    }
+
+    /// Takes in an interval's samples; those from or on nodes that the machine does not have are left out.
+    pub fn learn(&mut self, samples: &[Sample], mapped: &[(u32, u64, u64)], nodes: usize) {
+        for key in self.active.drain(..) {
+            if let Some(block) = self.blocks.get_mut(&key) {
+                block.fresh.iter_mut().for_each(|count| *count = 0.0);
+            }
+        }
+        for sample in samples.iter().filter(|sample| sample.from < nodes && sample.home < nodes) {
+            let key = (sample.page.process, sample.small_page / BLOCK_PAGES);
+            let block = self.blocks.entry(key).or_insert_with(|| Block::new(nodes, sample.page.size));
+            if block.fresh.iter().all(|count| *count == 0.0) {
+                self.active.push(key);
+            }
+            block.size = sample.page.size;
+            block.add(sample, nodes);
+        }
+        self.active.sort_unstable();
+        for key in &self.active {
+            if let Some(block) = self.blocks.get_mut(key) {
+                block.settle(nodes);
+            }
+        }
+        self.note_writes(mapped, nodes);
+    }
+
+    /// Forgets what is no longer mapped: blocks outside of `mapped` (process, first page, pages), which is ascending.
+    pub fn keep_mapped(&mut self, mapped: &[(u32, u64, u64)]) {
+        if mapped.is_empty() {
+            return;
+        }
+        self.blocks.retain(|(process, block), _| {
+            let (first, last) = (block * BLOCK_PAGES, (block + 1) * BLOCK_PAGES);
+            let next = mapped.partition_point(|range| (range.0, range.1) < (*process, last));
+            next.checked_sub(1)
+                .and_then(|at| mapped.get(at))
+                .is_some_and(|range| range.0 == *process && range.1 + range.2 > first)
+        });
+        let blocks = &self.blocks;
+        self.active.retain(|key| blocks.contains_key(key));
+    }
+
+    /// The page that holds a small page of a block, as mapped.
+    pub fn key(&self, block: (u32, u64), index: u16) -> PageKey {
+        let first = block.1 * BLOCK_PAGES;
+        match self.blocks.get(&block).map(|found| found.size) {
+            Some(PageSize::Large) => PageKey { process: block.0, page: first, size: PageSize::Large },
+            _ => PageKey { process: block.0, page: first + u64::from(index), size: PageSize::Small },
+        }
+    }
+
+    /// Notes that a page was moved.
+    pub fn now_at(&mut self, page: PageKey, to: usize) {
+        let Some(block) = self.blocks.get_mut(&(page.process, page.page / BLOCK_PAGES)) else { return };
+        let moved = |memory: &&mut PageMemory| {
+            page.size == PageSize::Large || u64::from(memory.index) == page.page % BLOCK_PAGES
+        };
+        for memory in block.pages.iter_mut().filter(moved) {
+            memory.home = to as u8;
+            memory.regret_ns = 0.0;
+        }
+    }
+
+    /// Notes that a write collapsed the copies of a page: four times the evidence before its block is taken for read-only again.
+    pub fn was_written(&mut self, page: PageKey, home: usize, mapped: &[(u32, u64, u64)]) {
+        self.now_at(page, home);
+        let range = range_of_block(mapped, (page.process, page.page / BLOCK_PAGES));
+        if let Some(reading) =
+            range.and_then(|range| self.ranges.get_mut(&range)).filter(|reading| reading.since_write > 0.0)
+        {
+            // The first collapse of many counts: `since_write` is 0 for the others.
+            *reading = Reading { since_write: 0.0, needed: reading.needed * 4.0 };
+        }
+        if let Some(block) = self.blocks.get_mut(&(page.process, page.page / BLOCK_PAGES)) {
+            block.reads_since_write = 0.0;
+            block.reads_needed *= 4.0;
+        }
+    }
+
+    /// The memory of a small page, if it was seen.
+    pub fn page_mut(&mut self, process: u32, page: u64) -> Option<&mut PageMemory> {
+        let block = self.blocks.get_mut(&(process, page / BLOCK_PAGES))?;
+        let position = block.position_of((page % BLOCK_PAGES) as u16)?;
+        block.pages.get_mut(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(small_page: u64, from: usize, home: usize) -> Sample {
+        let page = PageKey { process: 1, page: small_page, size: PageSize::Small };
+        Sample { page, small_page, thread: 0, from, home, is_write: false, latency_ns: None }
+    }
+
+    #[test]
+    fn pages_that_differ_are_told_from_pages_that_are_alike() {
+        let (mut alike, mut private) = (Memory::default(), Memory::default());
+        for round in 0..8 {
+            alike.learn(&(0..400).map(|n| sample(n / 4, ((n + round) % 4) as usize, 0)).collect::<Vec<_>>(), &[], 4);
+            private.learn(&(0..400).map(|n| sample(n / 4, (n / 4 % 4) as usize, 0)).collect::<Vec<_>>(), &[], 4);
+        }
+        let likeness = |memory: &Memory| memory.blocks[&(1, 0)].likeness(4);
+        assert!(likeness(&alike) > 20.0 && likeness(&private) < 0.5, "{} {}", likeness(&alike), likeness(&private));
+    }
+
+    #[test]
+    fn a_change_of_users_is_noticed_at_once_and_a_pause_changes_nothing() {
+        let mut memory = Memory::default();
+        let use_by = |node| (0..64).map(|n| sample(n, node, 0)).collect::<Vec<_>>();
+        for _ in 0..6 {
+            memory.learn(&use_by(1), &[], 2);
+        }
+        let before = memory.blocks[&(1, 0)].remembered.clone();
+        for _ in 0..50 {
+            memory.learn(&[], &[], 2);
+        }
+        assert_eq!(memory.blocks[&(1, 0)].remembered, before);
+        memory.learn(&use_by(0), &[], 2);
+        let after = &memory.blocks[&(1, 0)].remembered;
+        assert!(after[0] > after[1], "{after:?}");
+    }
+
+    #[test]
+    fn what_is_unmapped_is_forgotten() {
+        let mut memory = Memory::default();
+        memory.learn(&[sample(10, 0, 0), sample(5000, 0, 0)], &[], 1);
+        memory.keep_mapped(&[(0, 0, 100_000), (1, 4000, 2000)]);
+        assert_eq!(memory.blocks.keys().copied().collect::<Vec<_>>(), [(1, 5000 / BLOCK_PAGES)]);
+    }
+}

@@ -1,0 +1,237 @@
+//! `pilot`: our own policy. One objective, the marginal loaded latency of every path from the traffic model itself.
+//!
+//! * **What to do** ([`search`]): groups of alike pages go to where their accesses delay the whole least, links and controllers included.
+//! * **When** ([`ledger`], [`memory`]): a page moves once the delay that it has *already caused* by being where it is (its regret) exceeds the measured
+//!   price of moving it. This is the rule of ski rental: never more than twice what the best decision in hindsight would have cost. A move that did not
+//!   pay doubles the page's price.
+//! * **Whether it stays** ([`guard`]): the program's own progress decides; a batch that slowed it down is taken back.
+//!
+//! It remembers pages by samples and not by time, so bursts and phases are met prepared; it estimates the users of a page from its own samples
+//! and its neighbours', as far as neighbours are alike. `docs/policies.md` has the whole.
+
+mod groups;
+mod guard;
+mod kin;
+mod large;
+mod ledger;
+mod memory;
+mod model;
+mod orders;
+mod search;
+mod threads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use numapilot_machine::Machine;
+use numapilot_traffic::MemorySystem;
+
+use crate::action::Action;
+use crate::error::PlacementError;
+use crate::nodes::NodeFacts;
+use crate::observation::Observation;
+use crate::options::{OptionInfo, Options};
+use crate::policy::{Policy, Wishes};
+use groups::groups_of;
+use guard::Guard;
+use ledger::Ledger;
+use memory::Memory;
+use model::Model;
+use threads::ThreadPlanner;
+
+/// Decisions without gain after which it looks less often.
+const CALM_DECISIONS: u32 = 8;
+/// A local share that changes by this much is a new phase.
+const CHANGED_SHARE: f64 = 0.05;
+/// How many times less often it looks when calm.
+const CALM_PERIOD: f64 = 2.0;
+/// How many times less often it samples then.
+const CALM_SAMPLING: f64 = 4.0;
+
+/// See the module.
+pub struct Pilot {
+    nodes: usize,
+    period_ns: f64,
+    samples_per_s_and_cpu: f64,
+    min_gain: f64,
+    max_harm: f64,
+    replicate: bool,
+    move_share: f64,
+    move_threads: bool,
+    patience: f64,
+    /// Delay beyond what its pages' moves cost, by mapped range (process, first page): what pays for the range's pages that nobody has met yet.
+    surplus_ns: BTreeMap<(u32, u64), f64>,
+    memory: Memory,
+    ledger: Ledger,
+    guard: Guard,
+    model: Model,
+    threads: ThreadPlanner,
+    calm: u32,
+    /// Share of the memory accesses that were local in the last interval.
+    local_share: f64,
+    /// Where pages were before the orders of the last decision.
+    homes_before: Vec<(crate::observation::PageKey, usize)>,
+    story: String,
+}
+
+impl Pilot {
+    /// What it can be told.
+    pub const OPTIONS: &'static [OptionInfo] = &[
+        OptionInfo::new("period-ms", "50", "milliseconds between decisions while there is something to gain"),
+        OptionInfo::new("sampling-hz", "1000", "samples per second and CPU while there is something to gain"),
+        OptionInfo::new("min-gain", "0.5", "predicted gain in % of run time below which nothing is ordered"),
+        OptionInfo::new("max-harm", "1", "loss of progress in % beyond which a batch of moves is taken back"),
+        OptionInfo::new("threads", "on", "whether threads may move between nodes"),
+        OptionInfo::new("replicate", "on", "whether read-only pages may be copied to every node that uses them"),
+        OptionInfo::new(
+            "patience",
+            "0.2",
+            "delay already caused, as a multiple of the price of moving, at which a page moves (1: ski rental as in the books)",
+        ),
+        OptionInfo::new("move-share", "20", "processor time of all threads, in %, that moving pages may take"),
+    ];
+
+    /// The policy for a machine. Fails if an option is out of range, or the machine lacks what the traffic model needs.
+    pub fn new(options: &Options, machine: &Machine, facts: &NodeFacts) -> Result<Pilot, PlacementError> {
+        let system = MemorySystem::new(machine)?;
+        let has_memory = (0..facts.count()).map(|node| facts.has_memory(node)).collect();
+        Ok(Pilot {
+            nodes: facts.count(),
+            period_ns: options.number("period-ms", 1.0, 60_000.0)? * 1e6,
+            samples_per_s_and_cpu: options.number("sampling-hz", 1.0, 100_000.0)?,
+            min_gain: options.number("min-gain", 0.0, 100.0)? / 100.0,
+            max_harm: options.number("max-harm", 0.0, 100.0)? / 100.0,
+            replicate: options.flag("replicate")?,
+            patience: options.number("patience", 0.01, 100.0)?,
+            surplus_ns: BTreeMap::new(),
+            move_threads: options.flag("threads")?,
+            move_share: options.number("move-share", 0.1, 100.0)? / 100.0,
+            memory: Memory::default(),
+            ledger: Ledger::default(),
+            guard: Guard::new(),
+            model: Model::new(system, has_memory),
+            threads: ThreadPlanner::new(facts.cpus.clone()),
+            calm: 0,
+            local_share: f64::NAN,
+            homes_before: Vec::new(),
+            story: String::new(),
+        })
+    }
+
+    /// Takes in what happened since the last decision.
+    fn learn(&mut self, seen: &Observation) {
+        self.ledger.settle(&seen.outcomes);
+        let done: BTreeSet<_> = Guard::carried_out(&seen.outcomes).map(|(page, _)| page).collect();
+        let back = self
+            .homes_before
+            .drain(..)
+            .filter(|(page, _)| done.contains(page))
+            .map(|(page, to)| Action::Migrate { page, to });
+        let undo: Vec<Action> = back.chain(self.threads.undo(&seen.outcomes)).collect();
+        self.guard.moved(undo);
+        for (page, to) in Guard::carried_out(&seen.outcomes) {
+            self.memory.now_at(page, to);
+        }
+        self.memory.keep_mapped(&seen.mapped);
+        self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
+        for (page, home) in &seen.collapses {
+            self.memory.was_written(*page, *home, &seen.mapped);
+        }
+    }
+
+    /// A change of the local share is a new phase: no time to look seldom.
+    fn wake_on_change(&mut self, seen: &Observation) {
+        let now = local_share(seen);
+        if (now - self.local_share).abs() > CHANGED_SHARE {
+            self.calm = 0;
+        }
+        self.local_share = now;
+    }
+
+    fn gain(&mut self, seen: &Observation) -> Vec<Action> {
+        let Some(load) = seen.load.as_ref().filter(|load| !load.classes.is_empty()) else {
+            "no counters tell what is asked of the memory system".clone_into(&mut self.story);
+            return Vec::new();
+        };
+        let seconds = seen.elapsed_ns as f64 / 1e9;
+        let per_second = |counts: &crate::observation::NodeCounters| {
+            (counts.reads_to.iter().sum::<f64>() + counts.writes_to.iter().sum::<f64>()) / seconds.max(1e-9)
+        };
+        let rates: Vec<f64> = seen.nodes.iter().map(per_second).collect();
+        if rates.len() != self.nodes {
+            return Vec::new();
+        }
+        let groups = groups_of(&self.memory, &seen.mapped, &rates);
+        let replicate = self.replicate && self.ledger.can_replicate;
+        let busy: Vec<f64> = (0..self.nodes).map(|node| busiest(seen, node)).collect();
+        let Some(found) = search::search(&mut self.model, load, &busy, &groups, replicate) else {
+            "the traffic model has no answer for this load".clone_into(&mut self.story);
+            return Vec::new();
+        };
+        let gain = 1.0 - found.time;
+        self.wake_on_change(seen);
+        let kinds = groups.len();
+        let moved_threads = if self.move_threads { self.place_threads(seen, load, &rates, &busy) } else { Vec::new() };
+        if !moved_threads.is_empty() {
+            self.story =
+                format!("{} threads move to where the pages that they share can be near them", moved_threads.len());
+            self.calm = 0;
+            return moved_threads;
+        }
+        let mut orders = self.splits(seconds, &rates, &found.cost_ns);
+        if gain >= self.min_gain {
+            orders.extend(self.orders(seen, &groups, &found.plans));
+        }
+        self.story = format!(
+            "{kinds} kinds of pages; a better placement would save {:.1} % of the time: {} orders",
+            gain * 100.0,
+            orders.len()
+        );
+        self.calm = if gain >= self.min_gain { 0 } else { self.calm.saturating_add(1) };
+        orders
+    }
+}
+
+/// Share of all memory accesses that are local, by the counters.
+fn local_share(seen: &Observation) -> f64 {
+    let at = |counts: &crate::observation::NodeCounters, home: usize| {
+        counts.reads_to.get(home).copied().unwrap_or(0.0) + counts.writes_to.get(home).copied().unwrap_or(0.0)
+    };
+    let local: f64 = seen.nodes.iter().enumerate().map(|(node, counts)| at(counts, node)).sum();
+    let all: f64 = seen.nodes.iter().flat_map(|counts| counts.reads_to.iter().chain(&counts.writes_to)).sum();
+    local / all
+}
+
+/// Share of the interval in which the busiest thread of a node ran.
+fn busiest(seen: &Observation, node: usize) -> f64 {
+    let threads = seen.threads.iter().filter(|thread| thread.node == node);
+    threads.map(|thread| thread.busy_ns / (seen.elapsed_ns as f64).max(1.0)).fold(0.0, f64::max)
+}
+
+impl Policy for Pilot {
+    fn name(&self) -> &'static str {
+        "pilot"
+    }
+
+    fn wishes(&self) -> Wishes {
+        let (period, sampling) = if self.calm >= CALM_DECISIONS { (CALM_PERIOD, CALM_SAMPLING) } else { (1.0, 1.0) };
+        Wishes {
+            next_ns: (self.period_ns * period) as u64,
+            samples_per_s_and_cpu: self.samples_per_s_and_cpu / sampling,
+            mapped: true,
+        }
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Vec<Action> {
+        self.learn(seen);
+        let undone = self.guard.watch(seen, self.max_harm);
+        if !undone.is_empty() {
+            self.story = format!("the program slowed down after the last moves: {} are taken back", undone.len());
+            return undone;
+        }
+        self.gain(seen)
+    }
+
+    fn explain(&self) -> String {
+        self.story.clone()
+    }
+}

@@ -1,0 +1,193 @@
+//! From plans for groups to orders for pages: who of a group goes where, and whose regret has reached the price.
+
+use super::Pilot;
+use super::groups::{Group, Member};
+use super::kin::Kin;
+use super::memory::{BLOCK_PAGES, range_of};
+use super::search::Plan;
+use crate::action::Action;
+use crate::observation::{Observation, PageKey, PageSize};
+
+/// A move is taken to have paid if it stood for this many times the span after which it should have.
+const PAID: f64 = 4.0;
+/// Doublings of a page's price at most.
+const DOUBLINGS_MAX: u8 = 10;
+/// A group of which less than this share should move stays.
+const SHARE_MIN: f64 = 1e-3;
+/// The fraction of the golden ratio: multiples of it fall evenly between 0 and 1, so pages dealt by their number keep any proportion.
+pub(super) const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// A move whose regret has reached its price.
+struct Want {
+    /// Regret over what it takes.
+    urgency: f64,
+    price_ns: f64,
+    page: PageKey,
+    home: usize,
+    action: Action,
+    /// Nanoseconds of delay that it saves per second.
+    saves_ns_per_s: f64,
+}
+
+impl Pilot {
+    /// Adds this interval's delay to the regrets, and orders the moves that are due, most urgent first, within the time allowed for moving.
+    pub(super) fn orders(&mut self, seen: &Observation, groups: &[Group], plans: &[Plan]) -> Vec<Action> {
+        let seconds = seen.elapsed_ns as f64 / 1e9;
+        let mut wants = Vec::new();
+        let mut kin = Kin::default();
+        for (group, plan) in groups.iter().zip(plans) {
+            let moving = 1.0 - plan.at[group.home];
+            kin.note(seen, group, plan);
+            if moving >= SHARE_MIN && plan.saves_ns_per_s > 0.0 {
+                self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut wants);
+            }
+        }
+        wants.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
+        let mut left_ns = self.move_share * seen.elapsed_ns as f64 * seen.threads.len().max(1) as f64;
+        let mut orders = Vec::new();
+        for want in wants {
+            left_ns -= want.price_ns;
+            if left_ns < 0.0 && !orders.is_empty() {
+                return orders;
+            }
+            if let Some(range) = range_of(&seen.mapped, want.page.process, want.page.page) {
+                *self.surplus_ns.entry((range.0, range.1)).or_default() += (want.urgency - 1.0) * want.price_ns;
+            }
+            self.order(seen.now_ns, want, &mut orders);
+        }
+        self.deal_to_kin(&kin, left_ns, &mut orders);
+        orders
+    }
+
+    fn order(&mut self, now_ns: u64, want: Want, orders: &mut Vec<Action>) {
+        if let Some(page) = self.memory.page_mut(want.page.process, want.page.page) {
+            if page.moved_ns > 0 {
+                let paid = (now_ns - page.moved_ns) as f64 >= PAID * f64::from(page.payback_ns);
+                page.doublings =
+                    if paid { page.doublings.saturating_sub(1) } else { (page.doublings + 1).min(DOUBLINGS_MAX) };
+            }
+            page.regret_ns = 0.0;
+            page.moved_ns = now_ns.max(1);
+            page.payback_ns = (want.price_ns / want.saves_ns_per_s.max(1e-9) * 1e9) as f32;
+        }
+        if matches!(want.action, Action::Migrate { .. }) {
+            self.homes_before.push((want.page, want.home));
+        }
+        orders.push(want.action);
+    }
+
+    /// One group: `saved_ns` is the delay saved per access that goes elsewhere.
+    fn group(
+        &mut self,
+        seen: &Observation,
+        group: &Group,
+        plan: &Plan,
+        saved_ns: f64,
+        seconds: f64,
+        wants: &mut Vec<Want>,
+    ) {
+        let nodes = plan.at.len();
+        let mut members = group.members.clone();
+        members.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut room: Vec<f64> = plan.at.iter().chain([&plan.replicated]).map(|share| share * group.rate()).collect();
+        let readers: Vec<usize> = (0..nodes).filter(|node| *node == group.home || group.reads[*node] > 0.0).collect();
+        for (member, rate) in members {
+            if let Member::Unseen(block) = member {
+                self.deal(seen, block, group, plan, rate * saved_ns * seconds, wants);
+                continue;
+            }
+            let to = (0..=nodes).max_by(|a, b| room[*a].total_cmp(&room[*b])).unwrap_or(group.home);
+            room[to] -= rate;
+            if to == group.home {
+                continue;
+            }
+            let (block, position, size) = match member {
+                Member::Seen(block, position) => (block, position, PageSize::Small),
+                Member::Large(block) | Member::Unseen(block) => (block, 0, PageSize::Large),
+            };
+            let price = self.ledger.price_ns(size)
+                * self.guard.caution
+                * if to == nodes { readers.len() as f64 - 1.0 } else { 1.0 };
+            let Some(page) = self.memory.blocks.get_mut(&block).and_then(|block| block.pages.get_mut(position)) else {
+                continue;
+            };
+            page.regret_ns += (rate * saved_ns * seconds) as f32;
+            let price_ns = price * f64::from(1u32 << page.doublings);
+            let (urgency, index) = (f64::from(page.regret_ns) / (price_ns * self.patience).max(1.0), page.index);
+            if urgency < 1.0 {
+                continue;
+            }
+            let page = self.memory.key(block, index);
+            let action = if to == nodes {
+                Action::Replicate { page, nodes: readers.clone() }
+            } else {
+                Action::Migrate { page, to }
+            };
+            wants.push(Want {
+                urgency,
+                price_ns: price,
+                page,
+                home: group.home,
+                action,
+                saves_ns_per_s: rate * saved_ns,
+            });
+        }
+    }
+
+    /// The pages of a block that no sample has met: alike as far as anybody knows, so they are dealt in the plan's proportions.
+    fn deal(
+        &mut self,
+        seen: &Observation,
+        key: (u32, u64),
+        group: &Group,
+        plan: &Plan,
+        regret_ns: f64,
+        wants: &mut Vec<Want>,
+    ) {
+        let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
+        let Some(block) = self.memory.blocks.get_mut(&key) else { return };
+        let unseen = BLOCK_PAGES as f64 - block.pages.len() as f64;
+        block.unseen_regret_ns += (regret_ns / unseen.max(1.0)) as f32;
+        let urgency = f64::from(block.unseen_regret_ns) / (price_ns * self.patience).max(1.0);
+        // Copies need evidence page by page.
+        if urgency < 1.0 || plan.replicated > 0.0 {
+            return;
+        }
+        block.unseen_dealt = true;
+        let first = key.1 * BLOCK_PAGES;
+        let saves_ns_per_s = regret_ns / unseen.max(1.0) / (seen.elapsed_ns as f64 / 1e9).max(1e-9);
+        for index in (0..BLOCK_PAGES as u16).filter(|index| block.position_of(*index).is_none()) {
+            let page = first + u64::from(index);
+            let to = share_at(&plan.at, (page as f64 * GOLDEN).fract());
+            if to == group.home || !is_mapped(&seen.mapped, key.0, page) {
+                continue;
+            }
+            let page = PageKey { process: key.0, page, size: PageSize::Small };
+            wants.push(Want {
+                urgency,
+                price_ns,
+                page,
+                home: group.home,
+                action: Action::Migrate { page, to },
+                saves_ns_per_s,
+            });
+        }
+    }
+}
+
+/// The node at which the running sum of shares passes `at` (0 to 1).
+pub(super) fn share_at(shares: &[f64], at: f64) -> usize {
+    let mut left = at * shares.iter().sum::<f64>();
+    for (node, share) in shares.iter().enumerate() {
+        if left < *share {
+            return node;
+        }
+        left -= share;
+    }
+    shares.iter().rposition(|share| *share > 0.0).unwrap_or(0)
+}
+
+/// Whether a page is mapped; everything is if nothing is known of mappings.
+fn is_mapped(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> bool {
+    mapped.is_empty() || range_of(mapped, process, page).is_some()
+}

@@ -1,0 +1,180 @@
+//! The search for a better placement: descent on the marginal loaded latency of every path, which the traffic model supplies.
+//!
+//! Where an access is cheapest depends on where all others go. So a part of the traffic at a time moves to where it delays the whole least,
+//! the model is solved again, and a step that did not help is taken back and halved. At the end no group would gain by moving alone.
+
+use numapilot_traffic::Load;
+
+use super::groups::Group;
+use super::model::{Merit, Model};
+
+/// Share of all traffic that the first step may move.
+const FIRST_STEP: f64 = 0.25;
+/// Steps smaller than this share of the traffic are not worth a solution.
+const LAST_STEP: f64 = 0.01;
+/// Solutions per search.
+const SOLUTIONS_MAX: u32 = 48;
+/// A step has to shorten the time by this share of it.
+const WORTHWHILE: f64 = 2e-4;
+
+/// Where one group's accesses should go.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// Share of the group's accesses to be served by each node.
+    pub at: Vec<f64>,
+    /// Share of it to be copied to every node that uses it.
+    pub replicated: f64,
+    /// Nanoseconds of delay per second that moving the group as planned saves, seen from halfway between before and after.
+    pub saves_ns_per_s: f64,
+}
+
+/// The outcome of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Search {
+    /// Predicted time of the same work, over that with the pages where they are: below 1 is a gain.
+    pub time: f64,
+    /// The same in the units of [`super::model::Merit`]: searches of one observation with other groups can be compared by it.
+    pub end_time: f64,
+    /// One plan per group.
+    pub plans: Vec<Plan>,
+    /// What one more access from node (row) to memory (column) costs everybody at the end, in nanoseconds.
+    pub cost_ns: Vec<Vec<f64>>,
+}
+
+/// Searches from where the pages are. `load` is what is asked of the memory system now; its classes' shares are replaced by the groups'.
+/// `None` if the model cannot be solved for it.
+pub(super) fn search(
+    model: &mut Model,
+    load: &Load,
+    busy: &[f64],
+    groups: &[Group],
+    replicate: bool,
+) -> Option<Search> {
+    let nodes = model.nodes();
+    let mut now = State::here(groups, nodes);
+    let mut trial = load.clone();
+    model.observe(load, busy)?;
+    let before = now.evaluate(model, &mut trial, groups)?;
+    let (mut best, mut step, mut solutions) = (before.clone(), FIRST_STEP, 1);
+    while step >= LAST_STEP && solutions < SOLUTIONS_MAX {
+        let mut next = now.clone();
+        if !next.step(groups, &best.cost_ns, model, step, replicate) {
+            break;
+        }
+        let found = next.evaluate(model, &mut trial, groups)?;
+        solutions += 1;
+        if found.time < best.time * (1.0 - WORTHWHILE) {
+            (now, best) = (next, found);
+        } else {
+            step /= 2.0;
+        }
+    }
+    let plans =
+        groups.iter().zip(&now.at).map(|(group, at)| plan(group, at, &before.cost_ns, &best.cost_ns, nodes)).collect();
+    Some(Search { time: best.time / before.time, end_time: best.time, plans, cost_ns: best.cost_ns })
+}
+
+/// For each group the share at each node, and last the share replicated.
+#[derive(Clone)]
+struct State {
+    at: Vec<Vec<f64>>,
+}
+
+impl State {
+    fn here(groups: &[Group], nodes: usize) -> State {
+        let at = |group: &Group| (0..=nodes).map(|node| if node == group.home { 1.0 } else { 0.0 }).collect();
+        State { at: groups.iter().map(at).collect() }
+    }
+
+    /// Solves the model for this placement.
+    fn evaluate(&self, model: &mut Model, trial: &mut Load, groups: &[Group]) -> Option<Merit> {
+        let nodes = model.nodes();
+        let (mut reads, mut writes) = (vec![vec![0.0; nodes]; nodes], vec![vec![0.0; nodes]; nodes]);
+        for (group, at) in groups.iter().zip(&self.at) {
+            for from in 0..nodes {
+                for home in 0..nodes {
+                    let share = at[home] + if home == from { at[nodes] } else { 0.0 };
+                    reads[from][home] += group.reads[from] * share;
+                    writes[from][home] += group.writes[from] * share;
+                }
+            }
+        }
+        for class in &mut trial.classes {
+            let total: f64 = reads[class.from].iter().chain(&writes[class.from]).sum();
+            if total > 0.0 {
+                class.reads = reads[class.from].iter().map(|rate| rate / total).collect();
+                class.writes = writes[class.from].iter().map(|rate| rate / total).collect();
+            }
+        }
+        model.merit(trial)
+    }
+
+    /// Moves the most profitable `step` of all traffic, each part to where it delays the whole least. False if nothing would gain.
+    fn step(&mut self, groups: &[Group], cost_ns: &[Vec<f64>], model: &Model, step: f64, replicate: bool) -> bool {
+        let nodes = model.nodes();
+        let total: f64 = groups.iter().map(Group::rate).sum();
+        let mut moves = Vec::new();
+        for (index, group) in groups.iter().enumerate().filter(|(_, group)| group.rate() > 0.0) {
+            let mut costs: Vec<f64> = (0..nodes).map(|home| cost_at(group, home, cost_ns)).collect();
+            let local: f64 =
+                (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum();
+            costs.push(if replicate && group.read_only && local.is_finite() { local } else { f64::INFINITY });
+            let usable = |place: usize| place == nodes || model.has_memory(place);
+            let Some(to) = (0..=nodes).filter(|place| usable(*place)).min_by(|a, b| costs[*a].total_cmp(&costs[*b]))
+            else {
+                continue;
+            };
+            for from in (0..=nodes).filter(|from| *from != to && self.at[index][*from] > 0.0) {
+                let gain = (costs[from] - costs[to]) / group.rate();
+                if gain > 0.0 {
+                    moves.push((gain, index, from, to));
+                }
+            }
+        }
+        moves.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        let mut left = step * total;
+        for &(_, index, from, to) in &moves {
+            let there = self.at[index][from] * groups[index].rate();
+            let moved = there.min(left);
+            self.at[index][from] -= moved / groups[index].rate();
+            self.at[index][to] += moved / groups[index].rate();
+            if self.at[index][from] < 1e-9 {
+                self.at[index][to] += std::mem::take(&mut self.at[index][from]);
+            }
+            left -= moved;
+            if left <= 0.0 {
+                break;
+            }
+        }
+        !moves.is_empty()
+    }
+}
+
+/// Nanoseconds of delay per second, to everybody, of a group's accesses if its pages were at `home`.
+fn cost_at(group: &Group, home: usize, cost_ns: &[Vec<f64>]) -> f64 {
+    let cost = |from: usize| {
+        let rate = group.reads[from] + group.writes[from];
+        if rate > 0.0 { rate * cost_ns[from][home] } else { 0.0 }
+    };
+    let cost: f64 = (0..group.reads.len()).map(cost).sum();
+    if cost.is_nan() { f64::INFINITY } else { cost }
+}
+
+fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], nodes: usize) -> Plan {
+    let saved = |cost_ns: &[Vec<f64>]| -> f64 {
+        let here = cost_at(group, group.home, cost_ns);
+        let there = |place: usize| match place {
+            place if place == nodes => {
+                (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum()
+            }
+            home => cost_at(group, home, cost_ns),
+        };
+        (0..=nodes).filter(|place| at[*place] > 0.0).map(|place| at[place] * (here - there(place))).sum()
+    };
+    let saves_ns_per_s = f64::midpoint(saved(before), saved(after));
+    Plan {
+        at: at[..nodes].to_vec(),
+        replicated: at[nodes],
+        saves_ns_per_s: if saves_ns_per_s.is_finite() { saves_ns_per_s } else { 0.0 },
+    }
+}

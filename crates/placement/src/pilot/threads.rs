@@ -1,0 +1,270 @@
+//! Where threads run: those that share pages belong on one node, if the traffic model says that it pays once their pages have followed.
+//!
+//! Candidates come from who shares what: an exchange (or a move to a free CPU) that puts more of each thread's accesses beside those of its sharers.
+//! The judge is the model, with the pages placed anew for either arrangement, so that links and controllers count and not hops (Lepers et al.,
+//! USENIX ATC 2015).
+
+use numapilot_traffic::Load;
+
+use super::Pilot;
+use super::groups::{Group, Member};
+use super::memory::{BLOCK_PAGES, Memory};
+use super::search::search;
+use crate::action::{Action, Outcome};
+use crate::observation::{Observation, PageSize};
+
+/// Threads beyond which the search would take too long for a decision.
+const THREADS_MAX: usize = 256;
+/// Samples by thread from which on sharing is known well enough.
+const SAMPLES_MIN: f32 = 2_000.0;
+/// Decisions in a row that must agree.
+const AGREE: u32 = 3;
+/// Predicted gain in run time, as a share, below which threads stay: what they lose by leaving their caches is not modelled.
+const GAIN_MIN: f64 = 0.02;
+/// An exchange has to bring this share of all accesses together.
+const STEP_MIN: f64 = 1e-4;
+/// Nanoseconds until threads are looked at again after they moved, or after a look found nothing; doubled each time.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// What is remembered between decisions.
+pub(super) struct ThreadPlanner {
+    cpus: Vec<usize>,
+    agreed: u32,
+    pause_ns: u64,
+    next_ns: u64,
+    /// Where threads were that were ordered to move: (thread, node).
+    before: Vec<(u32, usize)>,
+}
+
+impl ThreadPlanner {
+    /// `cpus`: online CPUs of each node.
+    pub fn new(cpus: Vec<usize>) -> ThreadPlanner {
+        ThreadPlanner { cpus, agreed: 0, pause_ns: PAUSE_NS, next_ns: 0, before: Vec::new() }
+    }
+
+    /// Orders that undo the thread moves that were carried out.
+    pub fn undo(&mut self, outcomes: &[Outcome]) -> Vec<Action> {
+        let moved = |thread: u32| {
+            let is_it = |outcome: &&Outcome| matches!(outcome.action, Action::MoveThread { thread: moved, .. } if moved == thread);
+            outcomes.iter().find(is_it).is_some_and(|outcome| outcome.result.is_ok())
+        };
+        self.before
+            .drain(..)
+            .filter(|(thread, _)| moved(*thread))
+            .map(|(thread, to)| Action::MoveThread { thread, to })
+            .collect()
+    }
+
+    fn pause(&mut self, now_ns: u64) {
+        self.agreed = 0;
+        self.next_ns = now_ns + self.pause_ns;
+        self.pause_ns = self.pause_ns.saturating_mul(2);
+    }
+}
+
+/// A block and its users, by the threads' positions in the observation.
+struct SharedBlock {
+    /// Accesses per second.
+    rate: f64,
+    home: usize,
+    /// Threads, each with its share of the accesses.
+    users: Vec<(usize, f64)>,
+}
+
+/// Who accesses which block.
+struct Sharing {
+    blocks: Vec<SharedBlock>,
+    /// For each pair of threads: accesses per second that meet on the same blocks.
+    affinity: Vec<Vec<f64>>,
+    samples: f32,
+}
+
+impl Sharing {
+    fn of(memory: &Memory, seen: &Observation, rate: f64) -> Sharing {
+        let threads = seen.threads.len();
+        let position = |thread: u32| seen.threads.binary_search_by_key(&thread, |state| state.thread).ok();
+        let samples: f32 =
+            memory.active.iter().filter_map(|key| memory.blocks.get(key)).map(super::memory::Block::fresh_total).sum();
+        let mut sharing = Sharing { blocks: Vec::new(), affinity: vec![vec![0.0; threads]; threads], samples: 0.0 };
+        for block in memory.active.iter().filter_map(|key| memory.blocks.get(key)) {
+            let known: f32 = block.threads.iter().map(|(_, count)| count).sum();
+            sharing.samples += known;
+            let shares: Vec<(usize, f64)> = block
+                .threads
+                .iter()
+                .filter_map(|(thread, count)| Some((position(*thread)?, f64::from(count / known))))
+                .collect();
+            let block_rate = rate * f64::from(block.fresh_total() / samples.max(1.0));
+            for (a, share) in &shares {
+                for (b, other) in &shares {
+                    sharing.affinity[*a][*b] += block_rate * share * other;
+                }
+            }
+            let home = block.pages.first().map_or(0, |page| usize::from(page.home));
+            sharing.blocks.push(SharedBlock { rate: block_rate, home, users: shares });
+        }
+        sharing
+    }
+
+    /// The blocks as groups, with their users where `at` puts the threads.
+    fn groups(&self, at: &[usize], nodes: usize) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for block in &self.blocks {
+            let mut reads = vec![0.0; nodes];
+            for (thread, share) in &block.users {
+                reads[at[*thread]] += block.rate * share;
+            }
+            groups.push(Group {
+                home: block.home,
+                reads,
+                writes: vec![0.0; nodes],
+                pages: BLOCK_PAGES as f64,
+                members: vec![(Member::Large((0, 0)), block.rate)],
+                read_only: false,
+            });
+        }
+        groups
+    }
+
+    /// Exchanges threads, or moves them to free CPUs, as long as more accesses meet on one node; each step the best one.
+    fn cluster(&self, mut at: Vec<usize>, cpus: &[usize]) -> Vec<usize> {
+        let threads = at.len();
+        // For each thread: accesses per second that it shares with the threads on each node.
+        let mut near = vec![vec![0.0; cpus.len()]; threads];
+        for (thread, near) in near.iter_mut().enumerate() {
+            for other in (0..threads).filter(|other| *other != thread) {
+                near[at[other]] += self.affinity[thread][other];
+            }
+        }
+        let total: f64 = self.blocks.iter().map(|block| block.rate).sum();
+        for _ in 0..2 * threads {
+            let Some(exchange) = self.best_exchange(&at, &near, cpus).filter(|best| best.gain >= STEP_MIN * total)
+            else {
+                break;
+            };
+            let mut go = |thread: usize, to: usize| {
+                for (other, near) in near.iter_mut().enumerate().filter(|(other, _)| *other != thread) {
+                    near[at[thread]] -= self.affinity[other][thread];
+                    near[to] += self.affinity[other][thread];
+                }
+                at[thread] = to;
+            };
+            if let Some(partner) = exchange.partner {
+                go(partner, exchange.from);
+            }
+            go(exchange.thread, exchange.to);
+        }
+        at
+    }
+
+    fn best_exchange(&self, at: &[usize], near: &[Vec<f64>], cpus: &[usize]) -> Option<Exchange> {
+        let mut crowd = vec![0; cpus.len()];
+        at.iter().for_each(|node| crowd[*node] += 1);
+        let mut best: Option<Exchange> = None;
+        let mut offer = |gain: f64, thread: usize, to: usize, partner: Option<usize>| {
+            if gain > best.as_ref().map_or(0.0, |best| best.gain) {
+                best = Some(Exchange { gain, thread, from: at[thread], to, partner });
+            }
+        };
+        for thread in 0..at.len() {
+            let here = near[thread][at[thread]];
+            for to in (0..cpus.len()).filter(|to| *to != at[thread] && crowd[*to] < cpus[*to]) {
+                offer(near[thread][to] - here, thread, to, None);
+            }
+            for partner in (thread + 1..at.len()).filter(|partner| at[*partner] != at[thread]) {
+                let to = at[partner];
+                let theirs = near[partner][at[thread]] - near[partner][to];
+                offer(
+                    near[thread][to] - here + theirs - 2.0 * self.affinity[thread][partner],
+                    thread,
+                    to,
+                    Some(partner),
+                );
+            }
+        }
+        best
+    }
+}
+
+/// A thread goes to another node; its partner, if any, takes its place.
+struct Exchange {
+    /// Accesses per second that meet on one node thereafter, beyond those that do now.
+    gain: f64,
+    thread: usize,
+    from: usize,
+    to: usize,
+    partner: Option<usize>,
+}
+
+impl Pilot {
+    /// Orders thread moves when the model has promised the same gain several times and it pays for the pages that will follow.
+    pub(super) fn place_threads(
+        &mut self,
+        seen: &Observation,
+        load: &Load,
+        rates: &[f64],
+        busy: &[f64],
+    ) -> Vec<Action> {
+        if seen.now_ns < self.threads.next_ns
+            || seen.threads.len() > THREADS_MAX
+            || seen.threads.iter().any(|thread| thread.node >= self.nodes)
+        {
+            return Vec::new();
+        }
+        let sharing = Sharing::of(&self.memory, seen, rates.iter().sum());
+        if sharing.samples < SAMPLES_MIN {
+            return Vec::new();
+        }
+        let now: Vec<usize> = seen.threads.iter().map(|thread| thread.node).collect();
+        let then = sharing.cluster(now.clone(), &self.threads.cpus);
+        let time = |pilot: &mut Pilot, at: &[usize]| {
+            search(&mut pilot.model, load, busy, &sharing.groups(at, pilot.nodes), false)
+        };
+        let gain = if then == now {
+            None
+        } else {
+            let (stay, go) = (time(self, &now), time(self, &then));
+            // The two searches start from different placements; what counts is where they end, in time of the same work.
+            stay.zip(go).map(|(stay, go)| 1.0 - go.end_time / stay.end_time)
+        };
+        if gain.is_none_or(|gain| gain < GAIN_MIN) {
+            self.threads.pause(seen.now_ns);
+            return Vec::new();
+        }
+        self.threads.agreed += 1;
+        let pages = sharing.blocks.len() as f64 * BLOCK_PAGES as f64;
+        let price_ns = pages * self.ledger.price_ns(PageSize::Small) * self.guard.caution;
+        let busy_ns: f64 = seen.threads.iter().map(|thread| thread.busy_ns).sum();
+        // What the program has run is the best guess at what it will still run.
+        let worth_ns = gain.unwrap_or(0.0) * busy_ns / (seen.elapsed_ns as f64).max(1.0) * seen.now_ns as f64;
+        if self.threads.agreed < AGREE || worth_ns < price_ns * self.patience {
+            return Vec::new();
+        }
+        self.threads.pause(seen.now_ns);
+        let moves = now.iter().zip(&then).zip(&seen.threads).filter(|((now, then), _)| now != then);
+        let moves: Vec<(u32, usize, usize)> = moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
+        self.threads.before = moves.iter().map(|(thread, now, _)| (*thread, *now)).collect();
+        moves.into_iter().map(|(thread, _, to)| Action::MoveThread { thread, to }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sharers_come_together_and_no_cpu_gets_two() {
+        // Eight threads in four pairs, spread so that no pair is on one node of two CPUs.
+        let users = |pair: usize| vec![(pair, 0.5), (pair + 4, 0.5)];
+        let blocks: Vec<SharedBlock> =
+            (0..4).map(|pair| SharedBlock { rate: 1.0, home: 0, users: users(pair) }).collect();
+        let mut affinity = vec![vec![0.0; 8]; 8];
+        for pair in 0..4 {
+            (affinity[pair][pair + 4], affinity[pair + 4][pair]) = (0.25, 0.25);
+        }
+        let sharing = Sharing { blocks, affinity, samples: 0.0 };
+        let at = sharing.cluster(vec![0, 1, 2, 3, 1, 2, 3, 0], &[2; 4]);
+        assert!((0..4).all(|pair| at[pair] == at[pair + 4]), "{at:?}");
+        assert!((0..4).all(|node| at.iter().filter(|place| **place == node).count() == 2), "{at:?}");
+    }
+}
