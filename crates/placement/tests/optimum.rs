@@ -101,7 +101,7 @@ proptest! {
     #[test]
     fn nothing_usual_or_random_is_better(demand in demand(4), seed in any::<u64>()) {
         let (machine, system) = on_machine("opteron-8385");
-        let options = OptimumOptions { random_starts: 1, evaluations_max: 3000, ..OptimumOptions::default() };
+        let options = OptimumOptions { random_starts: 1, evaluations_max: 2000, ..OptimumOptions::default() };
         let found = optimum(&machine, &system, &demand, &options).expect("sound");
         for (name, placement) in usual_placements(&machine, &demand).expect("sound") {
             let usual_s = run_time_s(&machine, &system, &demand, &in_every_phase(&demand, &placement)).expect("sound");
