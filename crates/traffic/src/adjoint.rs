@@ -1,14 +1,14 @@
 //! Delay that one more access causes to everybody else, at every station at once.
 //!
 //! Let J be the sum over classes of X dC: the time that customers lose per nanosecond when cycle times change by dC. At the fixed point
-//! u = G(u, b), with b what somebody new asks of the stations, dJ/db = lambda G_b where lambda = w + lambda G_u: one linear fixed point, by the transpose
-//! of the map in [`crate::state`], gives the derivative by every station's b. It is iterated with the same acceleration and has the
-//! same rate of convergence.
+//! u = G(u, b), with b what somebody new asks of the stations, dJ/db = lambda G_b where lambda = J_u + lambda G_u: one linear fixed point, by the
+//! transpose of the map in [`crate::state`], gives the derivative by every station's b. It is iterated with the same acceleration and has
+//! the same rate of convergence.
 
 use crate::accelerate::Accelerator;
 use crate::network::Network;
 use crate::probes;
-use crate::state::{State, own_view};
+use crate::state::{LEFT_MIN, State};
 use crate::system::MemorySystem;
 
 /// Relative accuracy of the derivative.
@@ -22,12 +22,9 @@ pub struct Adjoint {
     pub waited: Vec<f64>,
     /// The same for service that nobody waits for.
     pub aside: Vec<f64>,
-    /// Multipliers of stretches and cycle times, in units of their logarithms.
+    /// Multipliers of stretches and responses, by their logarithms.
     lambda: Vec<f64>,
     image: Vec<f64>,
-    /// By station: derivatives by the stretch, the open traffic and the entries' stretch.
-    by_stretch: Vec<f64>,
-    by_open: Vec<f64>,
     accelerator: Accelerator,
 }
 
@@ -39,16 +36,15 @@ impl Adjoint {
 
     /// The derivative at the fixed point `state`. Returns the relative residual that is left.
     pub fn solve(&mut self, system: &MemorySystem, network: &Network, state: &State) -> f64 {
-        let length = state.stretch.len() + state.cycle_ns.len();
+        let stations = state.stretch.len();
+        let length = stations + state.response_ns.len();
         if self.lambda.len() != length {
             self.lambda.clear();
             self.lambda.resize(length, 0.0);
         }
         self.image.resize(length, 0.0);
+        self.aside.resize(stations, 0.0);
         self.accelerator.reset(length);
-        for per_station in [&mut self.waited, &mut self.aside, &mut self.by_stretch, &mut self.by_open] {
-            per_station.resize(state.stretch.len(), 0.0);
-        }
         let mut residual = f64::INFINITY;
         for _ in 0..ITERATIONS_MAX {
             self.transpose(system, network, state);
@@ -58,59 +54,60 @@ impl Adjoint {
                 break;
             }
         }
+        self.waited.clear();
+        self.waited.extend_from_slice(&self.lambda[..stations]);
         residual
     }
 
-    /// `image` = w + lambda G_u, `waited` and `aside` = lambda G_b: the steps of [`State::advance`] backwards.
+    /// `image` = J_u + lambda G_u and `aside` = lambda G_b for open traffic: the steps of [`State::advance`] backwards. A variable called `by_x` holds the
+    /// derivative by x.
     fn transpose(&mut self, system: &MemorySystem, network: &Network, state: &State) {
         let stations = state.stretch.len();
-        let nodes = system.nodes();
         let (station_lambda, class_lambda) = self.lambda.split_at(stations);
-        for (station, lambda) in station_lambda.iter().enumerate() {
-            // next = 1 + base * stretch + ...; lambda is by the logarithm of next, which equals stretch at the fixed point.
-            let by_next = lambda / state.stretch[station];
-            self.by_stretch[station] = by_next * network.base[station];
-            self.by_open[station] = 0.0;
-        }
+        let (by_stretch, by_response) = self.image.split_at_mut(stations);
+        // Through open traffic: next stretches directly, next responses by what it leaves.
+        self.aside.copy_from_slice(station_lambda);
         for (class, row) in network.rows.iter().enumerate() {
-            let (cycle_ns, per_ns) = (state.cycle_ns[class], state.per_ns[class]);
-            let mut by_per_ns = 0.0;
-            for entry in network.entries_of(row) {
-                let view = own_view(row, entry, state.open[entry.station], cycle_ns);
-                by_per_ns += station_lambda[entry.station] * (entry.aside_ns + entry.demand_ns * view.factor);
+            let by_next_response = class_lambda[class] / state.response_ns[class];
+            for (entry, own) in network.entries_of(row).iter().zip(&state.own_stretch[row.first..row.end]) {
+                if 1.0 - state.open[entry.station] > LEFT_MIN {
+                    self.aside[entry.station] -= by_next_response * entry.demand_ns * own * own;
+                }
             }
-            // Through the new cycle time: its own multiplier, and the new throughput.
-            let by_cycle = class_lambda[class] / cycle_ns - by_per_ns * per_ns / cycle_ns;
-            let mut by_old_cycle = per_ns;
-            for entry in network.entries_of(row) {
-                let stretch = state.stretch[entry.station];
-                let view = own_view(row, entry, state.open[entry.station], cycle_ns);
-                let by_next = station_lambda[entry.station] / stretch;
-                let by_own = entry.demand_ns * (by_cycle + by_next * per_ns);
-                self.by_stretch[entry.station] += by_own * view.factor + by_next * per_ns * entry.aside_ns;
-                self.by_open[entry.station] -= by_own * stretch * view.by_left;
-                let share = row.own() * entry.demand_ns / cycle_ns;
-                by_old_cycle -= by_own * stretch * view.by_share * share / cycle_ns;
+        }
+        for (station, by) in by_stretch.iter_mut().enumerate() {
+            *by = station_lambda[station] / state.stretch[station] * state.open[station];
+        }
+        let nodes = system.nodes();
+        for (class, row) in network.rows.iter().enumerate() {
+            let per_ns = state.per_ns[class];
+            let by_next_response = class_lambda[class] / state.response_ns[class];
+            let entries = || network.entries_of(row).iter().zip(&state.own_stretch[row.first..row.end]);
+            let by_next = |station: usize| station_lambda[station] / state.stretch[station];
+            let by_per_ns: f64 = entries()
+                .map(|(e, own)| by_next(e.station) * e.demand_ns * own + self.aside[e.station] * e.aside_ns)
+                .sum();
+            let by_cycle = per_ns + by_next_response - by_per_ns * per_ns / state.cycle_ns[class];
+            let share = row.own() / state.response_ns[class];
+            let mut by_share = 0.0;
+            for (entry, own) in entries() {
+                let left = (1.0 - state.open[entry.station]).max(LEFT_MIN);
+                let by_own = by_cycle + by_next_response * (2.0 * own * left - 1.0) + by_next(entry.station) * per_ns;
+                // own + share * demand * own^2 = stretch, differentiated.
+                let by_root = entry.demand_ns * by_own / (1.0 + 2.0 * share * entry.demand_ns * own);
+                by_stretch[entry.station] += by_root;
+                by_share -= by_root * entry.demand_ns * own * own;
             }
+            // share = own / response, by the logarithm of the response.
+            by_response[class] = -by_share * share;
             if system.broadcasts() {
-                for (to, share) in network.shares[class * nodes..(class + 1) * nodes].iter().enumerate() {
-                    if let Some(way) = system.way(row.from, to).filter(|_| *share > 0.0) {
-                        probes::add_slopes(way, &state.stretch, by_cycle * share, &mut self.by_stretch);
+                for (to, part) in network.shares[class * nodes..(class + 1) * nodes].iter().enumerate() {
+                    if let Some(way) = system.way(row.from, to).filter(|_| *part > 0.0) {
+                        probes::add_slopes(way, &state.stretch, by_cycle * part, by_stretch);
                     }
                 }
             }
-            self.image[stations + class] = by_old_cycle;
         }
-        for (station, lambda) in station_lambda.iter().enumerate() {
-            self.image[station] = self.by_stretch[station] * state.stretch[station];
-            self.waited[station] = *lambda;
-            self.aside[station] = lambda + self.by_open[station];
-        }
-        for (class, row) in network.rows.iter().enumerate() {
-            let asides = network.entries_of(row).iter();
-            let by_per_ns: f64 = asides.map(|e| self.by_open[e.station] * e.aside_ns).sum();
-            let by_old_cycle = self.image[stations + class] - by_per_ns * state.per_ns[class] / state.cycle_ns[class];
-            self.image[stations + class] = by_old_cycle * state.cycle_ns[class];
-        }
+        by_stretch.iter_mut().zip(&state.stretch).for_each(|(by, stretch)| *by *= stretch);
     }
 }

@@ -4,7 +4,7 @@ use crate::adjoint::Adjoint;
 use crate::load::Load;
 use crate::network::Network;
 use crate::solution::{Solution, StationLoad};
-use crate::state::{State, own_view};
+use crate::state::State;
 use crate::system::{LINE_BYTES, MemorySystem, Station};
 use crate::ways::{Visit, Way};
 
@@ -67,10 +67,9 @@ impl Answer {
             return;
         }
         for (class, row) in rows() {
-            for entry in network.entries_of(row) {
-                let view = own_view(row, entry, state.open[entry.station], state.cycle_ns[class]);
-                let stranger = state.stretch[entry.station];
-                self.stretch[entry.station] -= state.per_ns[class] / all * stranger * (1.0 - view.factor);
+            let entries = network.entries_of(row).iter().zip(&state.own_stretch[row.first..row.end]);
+            for (entry, own) in entries {
+                self.stretch[entry.station] -= state.per_ns[class] / all * (state.stretch[entry.station] - own);
             }
         }
     }
@@ -84,16 +83,12 @@ fn weigh(visits: &[Visit], by_station: &[f64]) -> f64 {
 fn stations(solution: &mut Solution, system: &MemorySystem, load: &Load, network: &Network, state: &State) {
     solution.stations.resize(system.stations(), StationLoad::default());
     for (station, out) in solution.stations.iter_mut().enumerate() {
-        out.utilisation = network.base[station];
-        out.queue = network.base[station] * state.stretch[station];
+        out.utilisation = state.open[station];
+        out.queue = state.stretch[station] - 1.0;
     }
     for (class, row) in network.rows.iter().enumerate() {
         for entry in network.entries_of(row) {
-            let view = own_view(row, entry, state.open[entry.station], state.cycle_ns[class]);
-            let out = &mut solution.stations[entry.station];
-            let per_ns = state.per_ns[class];
-            out.utilisation += per_ns * (entry.demand_ns + entry.aside_ns);
-            out.queue += per_ns * state.stretch[entry.station] * (entry.demand_ns * view.factor + entry.aside_ns);
+            solution.stations[entry.station].utilisation += state.per_ns[class] * entry.demand_ns;
         }
     }
     for (station, out) in solution.stations.iter_mut().enumerate() {

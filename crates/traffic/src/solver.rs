@@ -44,7 +44,7 @@ impl Solver {
         }
         self.image.resize(length, 0.0);
         let (iterations, residual) = self.iterate(system);
-        self.state.settle(system, &self.network);
+        self.state.throughputs(system, &self.network);
         self.solution.iterations = iterations;
         self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
         self.solution.residual = residual;

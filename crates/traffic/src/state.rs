@@ -1,49 +1,32 @@
-//! The fixed point: stations' stretches and classes' cycle times, the map whose fixed point they are, and the map's transpose.
+//! The fixed point: stations' stretches and classes' responses, and the map whose fixed point they are.
 //!
-//! Symbols as in `docs/traffic-model.md`: `stretch` is y, `busy` is rho, `cycle_ns` is C, `per_ns` is X.
+//! Symbols as in `docs/traffic-model.md`: `stretch` is y, `own_stretch` is y_c, `response_ns` is V, `open` is rho_o, `per_ns` is X.
 
-use crate::network::{Entry, Network, Row};
+use crate::network::Network;
 use crate::probes;
 use crate::system::MemorySystem;
 
-/// Least share of a station's time that open traffic is taken to leave when a class's view of its queue is corrected. On its way the iteration may pass
-/// points where open traffic alone overfills a station; with less left, classes would then not see the queue that must slow them.
-const LEFT_MIN: f64 = 0.05;
+/// Least share of a station's time that open traffic is taken to leave when a class's response is computed: on its way the iteration may pass
+/// points where open traffic alone overfills a station.
+pub const LEFT_MIN: f64 = 0.05;
 
 /// A point of the iteration, and what follows from it.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// By station: sojourn over service time, as a stranger's arrival sees it.
+    /// By station: sojourn over service time, as a stranger's arrival sees it. It is one more than the customers there.
     pub stretch: Vec<f64>,
-    /// By class: nanoseconds between two accesses of one customer.
+    /// By class: how a customer taken away would leave its places, in nanoseconds; see the document.
+    pub response_ns: Vec<f64>,
+    /// By entry of the network: the stretch that the class itself sees there.
+    pub own_stretch: Vec<f64>,
+    /// By class: latency of its accesses, time between two accesses of one customer, accesses per nanosecond.
+    pub latency_ns: Vec<f64>,
     pub cycle_ns: Vec<f64>,
-    /// By class: accesses per nanosecond.
     pub per_ns: Vec<f64>,
     /// By station: share of its time that goes to traffic which nobody waits for.
     pub open: Vec<f64>,
     /// `[from * nodes + to]`: wait for probes beyond the line's own.
     pub excess_ns: Vec<f64>,
-    /// By class, after [`State::advance`]: latency of its accesses.
-    pub latency_ns: Vec<f64>,
-    next_stretch: Vec<f64>,
-}
-
-/// A class's stretch at a station over a stranger's: it does not meet itself. Also the derivatives by what is left of the station,
-/// and by the share of its cycle that a customer spends being served there.
-#[derive(Clone, Copy)]
-pub struct OwnView {
-    pub factor: f64,
-    pub by_left: f64,
-    pub by_share: f64,
-}
-
-/// See [`OwnView`].
-pub fn own_view(row: &Row, entry: &Entry, open: f64, cycle_ns: f64) -> OwnView {
-    let left = (1.0 - open).max(LEFT_MIN);
-    let open_matters = f64::from(u8::from(1.0 - open > LEFT_MIN));
-    let share = row.own() * entry.demand_ns / cycle_ns;
-    let sum = left + share;
-    OwnView { factor: left / sum, by_left: open_matters * share / (sum * sum), by_share: -left / (sum * sum) }
 }
 
 impl State {
@@ -51,80 +34,81 @@ impl State {
     pub fn begin(&mut self, system: &MemorySystem, network: &Network) {
         self.stretch.clear();
         self.stretch.resize(system.stations(), 1.0);
-        self.cycle_ns.clear();
+        self.response_ns.clear();
         for row in &network.rows {
             let served: f64 = network.entries_of(row).iter().map(|e| e.demand_ns).sum();
-            self.cycle_ns.push(row.think_ns + row.fixed_ns + served);
+            self.response_ns.push(row.think_ns + row.fixed_ns + served);
         }
-        for per_class in [&mut self.per_ns, &mut self.latency_ns] {
-            per_class.clear();
+        self.own_stretch.resize(network.entries.len(), 1.0);
+        for per_class in [&mut self.latency_ns, &mut self.cycle_ns, &mut self.per_ns] {
             per_class.resize(network.rows.len(), 0.0);
         }
         self.open.resize(system.stations(), 0.0);
-        self.next_stretch.resize(system.stations(), 0.0);
         self.excess_ns.clear();
         self.excess_ns.resize(system.nodes() * system.nodes(), 0.0);
     }
 
-    /// One step of the map: `image` becomes the logarithms of the next stretches and cycle times.
+    /// One step of the map: `image` becomes the logarithms of the next stretches and responses.
     pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) {
-        self.settle(system, network);
-        for (next, (base, stretch)) in self.next_stretch.iter_mut().zip(network.base.iter().zip(&self.stretch)) {
-            *next = 1.0 + base * stretch;
+        self.throughputs(system, network);
+        let (next_stretch, next_response) = image.split_at_mut(self.stretch.len());
+        for ((next, open), stretch) in next_stretch.iter_mut().zip(&self.open).zip(&self.stretch) {
+            *next = 1.0 + open * stretch;
         }
+        for (class, row) in network.rows.iter().enumerate() {
+            let mut response_ns = self.cycle_ns[class];
+            for (entry, own) in network.entries_of(row).iter().zip(&self.own_stretch[row.first..row.end]) {
+                let left = (1.0 - self.open[entry.station]).max(LEFT_MIN);
+                response_ns += entry.demand_ns * own * (own * left - 1.0);
+                next_stretch[entry.station] += self.per_ns[class] * entry.demand_ns * own;
+            }
+            next_response[class] = response_ns;
+        }
+        image.iter_mut().for_each(|next| *next = next.ln());
+    }
+
+    /// What follows from the point: latencies, throughputs, open traffic.
+    pub fn throughputs(&mut self, system: &MemorySystem, network: &Network) {
         let nodes = system.nodes();
-        let stations = self.stretch.len();
+        if system.broadcasts() {
+            for (pair, excess) in self.excess_ns.iter_mut().enumerate() {
+                let way = system.way(pair / nodes, pair % nodes);
+                *excess = way.map_or(0.0, |way| probes::excess_ns(way, &self.stretch));
+            }
+        }
+        self.open.copy_from_slice(&network.base);
         for (class, row) in network.rows.iter().enumerate() {
             let mut latency_ns = row.fixed_ns;
-            for entry in network.entries_of(row) {
-                let view = own_view(row, entry, self.open[entry.station], self.cycle_ns[class]);
-                latency_ns += entry.demand_ns * self.stretch[entry.station] * view.factor;
+            let share = row.own() / self.response_ns[class];
+            for (entry, own) in network.entries_of(row).iter().zip(&mut self.own_stretch[row.first..row.end]) {
+                // The positive root of own + share * demand * own^2 = stretch.
+                let stretch = self.stretch[entry.station];
+                *own = stretch / (0.5 + (0.25 + share * entry.demand_ns * stretch).sqrt());
+                latency_ns += entry.demand_ns * *own;
             }
             if system.broadcasts() {
                 let excess = &self.excess_ns[row.from * nodes..(row.from + 1) * nodes];
                 let shares = &network.shares[class * nodes..(class + 1) * nodes];
                 latency_ns += excess.iter().zip(shares).map(|(e, s)| e * s).sum::<f64>();
             }
-            let cycle_ns = row.think_ns + latency_ns;
-            let per_ns = row.customers / cycle_ns;
-            for entry in network.entries_of(row) {
-                let view = own_view(row, entry, self.open[entry.station], self.cycle_ns[class]);
-                let busy = entry.aside_ns + entry.demand_ns * view.factor;
-                self.next_stretch[entry.station] += per_ns * busy * self.stretch[entry.station];
-            }
             self.latency_ns[class] = latency_ns;
-            image[stations + class] = cycle_ns.ln();
-        }
-        image.iter_mut().zip(&self.next_stretch).for_each(|(image, next)| *image = next.ln());
-    }
-
-    /// Throughputs, open traffic and waits for probes at this point.
-    pub fn settle(&mut self, system: &MemorySystem, network: &Network) {
-        self.open.copy_from_slice(&network.base);
-        for (class, row) in network.rows.iter().enumerate() {
+            self.cycle_ns[class] = row.think_ns + latency_ns;
             self.per_ns[class] = row.customers / self.cycle_ns[class];
-            for entry in network.entries_of(row).iter().filter(|e| e.aside_ns > 0.0) {
+            for entry in network.entries_of(row) {
                 self.open[entry.station] += self.per_ns[class] * entry.aside_ns;
             }
         }
-        if system.broadcasts() {
-            let nodes = system.nodes();
-            for (pair, excess) in self.excess_ns.iter_mut().enumerate() {
-                let way = system.way(pair / nodes, pair % nodes);
-                *excess = way.map_or(0.0, |way| probes::excess_ns(way, &self.stretch));
-            }
-        }
     }
 
-    /// The point as logarithms: stretches, then cycle times.
+    /// The point as logarithms: stretches, then responses.
     pub fn write_logs(&self, logs: &mut Vec<f64>) {
         logs.clear();
-        logs.extend(self.stretch.iter().chain(&self.cycle_ns).map(|v| v.ln()));
+        logs.extend(self.stretch.iter().chain(&self.response_ns).map(|v| v.ln()));
     }
 
     /// Takes a point from logarithms.
     pub fn read_logs(&mut self, logs: &[f64]) {
-        self.stretch.iter_mut().chain(&mut self.cycle_ns).zip(logs).for_each(|(v, log)| *v = log.exp());
+        self.stretch.iter_mut().chain(&mut self.response_ns).zip(logs).for_each(|(v, log)| *v = log.exp());
         // An extrapolated point may undercut an idle station.
         self.stretch.iter_mut().for_each(|y| *y = y.max(1.0));
     }
