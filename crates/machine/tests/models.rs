@@ -254,3 +254,20 @@ fn the_documented_example_is_a_model() {
     assert_eq!(machine.route(NodeId(1), NodeId(2)).len(), 2);
     assert_eq!(machine.distance(NodeId(0), NodeId(1)), Some(17), "derived: 150 ns over 90 ns");
 }
+
+#[test]
+fn figures_for_the_traffic_model_are_read_and_bounded() {
+    let figures = *Machine::load("x1-32xlarge").unwrap().traffic();
+    assert!(figures.controller_efficiency.is_some() && figures.stream_outstanding.is_some());
+    assert_eq!(figures.message_bytes, None, "nobody told: the traffic model's default");
+    assert_eq!(*Machine::load("opteron-8385").unwrap().traffic(), numapilot_machine::TrafficFigures::default());
+    let with = |line: &str| Machine::from_model_text(&format!("{OPTERON}\n[traffic]\n{line}\n"), "m.toml");
+    let good = with("write_turnaround = { value = 0.3, source = \"a guess\", estimate = true }").unwrap();
+    assert_eq!(good.traffic().write_turnaround, Some(0.3));
+    assert!(good.figures().iter().any(|f| f.place == "traffic.write_turnaround" && f.estimate));
+    let kept: Machine = serde_json::from_str(&serde_json::to_string(&good).unwrap()).unwrap();
+    assert_eq!(kept, good);
+    let error = with("controller_efficiency = { value = 80, source = \"a guess\" }").unwrap_err().to_string();
+    assert!(error.contains("traffic.controller_efficiency") && error.contains("0.01 to 1"), "{error}");
+    assert!(with("efficiency = { value = 0.8, source = \"a guess\" }").is_err());
+}

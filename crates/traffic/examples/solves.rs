@@ -7,11 +7,10 @@ use std::time::Instant;
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 
-/// Machines with the number of classes: one per thread up to the machine's cores.
-const CASES: [(&str, usize); 8] = [
+/// Machines, with the number of classes into which one thread per core is divided: the load is the same, only told in more or less detail.
+const CASES: [(&str, usize); 7] = [
     ("opteron-8385", 4),
     ("opteron-8385", 16),
-    ("memprof-b", 4),
     ("memprof-b", 24),
     ("memprof-c", 8),
     ("memprof-c", 24),
@@ -76,7 +75,7 @@ fn load(machine: &Machine, classes: usize, random: &mut impl FnMut() -> f64) -> 
         let sum: f64 = weights.iter().sum();
         Class {
             from: index % nodes,
-            threads: 1.0,
+            threads: machine.online_core_count() as f64 / classes as f64,
             outstanding: 1.0 + 8.0 * random(),
             think_ns: 100.0 * random(),
             reads: weights.iter().map(|w| w / sum * (1.0 - writes)).collect(),
