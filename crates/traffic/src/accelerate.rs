@@ -8,6 +8,12 @@ const WINDOW: usize = 8;
 const DEPENDENT: f64 = 1e-13;
 /// Growth of the residual that ends trust in the history.
 const GROWTH_MAX: f64 = 2.0;
+/// Steps after which an iteration that has not ended is distrusted: from then on, of every `ROUND` steps the first `PLAIN` are plain, half-way ones that lead out of
+/// the swing in which it is caught, and the history begins anew.
+const PATIENCE: u32 = 100;
+const ROUND: u32 = 80;
+const PLAIN: u32 = 20;
+const HALF_WAY: f64 = 0.5;
 
 /// The memory of one iteration. Reused without allocating while sizes stay.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +30,7 @@ pub struct Accelerator {
     used: usize,
     next: usize,
     begun: bool,
+    steps: u32,
 }
 
 impl Accelerator {
@@ -38,10 +45,12 @@ impl Accelerator {
             steps.resize(length * WINDOW, 0.0);
         }
         (self.used, self.next, self.begun, self.last_norm) = (0, 0, false, f64::INFINITY);
+        self.steps = 0;
     }
 
-    /// From `x` and its image, the next `x`. Returns the greatest component of the residual.
-    pub fn step(&mut self, x: &mut [f64], image: &[f64]) -> f64 {
+    /// From `x` and its image, the next `x`, no component of which is further than `reach` from the image's: where one would be, the plain step
+    /// is taken. Returns the greatest component of the residual.
+    pub fn step(&mut self, x: &mut [f64], image: &[f64], reach: f64) -> f64 {
         let mut greatest = 0.0f64;
         let mut square = 0.0;
         for ((r, x), g) in self.residual.iter_mut().zip(x.iter()).zip(image) {
@@ -50,7 +59,7 @@ impl Accelerator {
             square += *r * *r;
         }
         let norm = square.sqrt();
-        if norm > GROWTH_MAX * self.last_norm {
+        if norm > GROWTH_MAX * self.last_norm && reach.is_finite() {
             (self.used, self.next) = (0, 0);
         } else if self.begun {
             self.remember(image);
@@ -60,13 +69,23 @@ impl Accelerator {
         self.last_residual.copy_from_slice(&self.residual);
         self.last_image.copy_from_slice(image);
         x.copy_from_slice(image);
+        self.steps += 1;
+        if self.steps > PATIENCE && (self.steps - PATIENCE) % ROUND < PLAIN {
+            (self.used, self.next) = (0, 0);
+            x.iter_mut().zip(&self.residual).for_each(|(x, r)| *x -= HALF_WAY * r);
+        }
         let weights = self.weights();
         let length = x.len();
         for (slot, weight) in weights.iter().enumerate().take(self.used).filter(|(_, w)| **w != 0.0) {
             let steps = &self.image_steps[slot * length..(slot + 1) * length];
             x.iter_mut().zip(steps).for_each(|(x, step)| *x -= weight * step);
         }
-        greatest
+        let furthest = x.iter().zip(image).map(|(x, g)| (x - g).abs()).fold(0.0, f64::max);
+        if furthest > reach {
+            x.copy_from_slice(image);
+            (self.used, self.next) = (0, 0);
+        }
+        if norm.is_finite() { greatest } else { f64::INFINITY }
     }
 
     /// Puts the difference to the last step into the oldest slot.
@@ -137,7 +156,7 @@ mod tests {
             let image: Vec<f64> = x.iter().enumerate().map(|(i, x)| rate(i) * x + 1.0).collect();
             steps += 1;
             assert!(steps < 40, "not there after {steps} steps");
-            if accelerator.step(&mut x, &image) < 1e-9 {
+            if accelerator.step(&mut x, &image, f64::INFINITY) < 1e-9 {
                 break;
             }
         }

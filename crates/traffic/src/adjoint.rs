@@ -49,7 +49,7 @@ impl Adjoint {
         for _ in 0..ITERATIONS_MAX {
             self.transpose(system, network, state);
             let scale = self.image.iter().fold(f64::MIN_POSITIVE, |most, v| most.max(v.abs()));
-            residual = self.accelerator.step(&mut self.lambda, &self.image) / scale;
+            residual = self.accelerator.step(&mut self.lambda, &self.image, f64::INFINITY) / scale;
             if residual < TOLERANCE {
                 break;
             }

@@ -3,6 +3,8 @@
 use numapilot_machine::{LinkId, NodeId};
 use serde::Serialize;
 
+use crate::solver::TOLERANCE;
+
 /// One station: a memory controller or a directed link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StationLoad {
@@ -25,11 +27,11 @@ pub struct Solution {
     pub throughput_per_s: Vec<f64>,
     /// Mean nanoseconds of an access of each class.
     pub latency_ns: Vec<f64>,
-    /// Loaded latency in nanoseconds of a read from node (row) to memory (column); for pairs that nobody uses, what a
-    /// first access would see. `NaN` where the machine has no path.
+    /// Loaded latency in nanoseconds of a read from node (row) to memory (column), as the threads of that node see it on average; for pairs that
+    /// nobody uses, what a first access would see. `NaN` where there is no path: from a node without CPUs, to one without memory.
     pub path_ns: Vec<Vec<f64>>,
     /// Marginal cost in nanoseconds of one more read from node (row) to memory (column): its own loaded latency plus the delay that it
-    /// causes to everybody else. What a placement should equalise.
+    /// causes to everybody else. What a placement should equalise. The delay can be negative, rarely: whom a full station slows may leave room for others.
     pub marginal_ns: Vec<Vec<f64>>,
     /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
     pub stations: Vec<StationLoad>,
@@ -37,8 +39,15 @@ pub struct Solution {
     pub background_carried: f64,
     /// Iterations until the fixed point was reached.
     pub iterations: u32,
-    /// Largest relative change in the last iteration; above the solver's tolerance it did not converge, and whoever shows the figures says so.
+    /// Largest relative change in the last iteration; see [`Solution::converged`].
     pub residual: f64,
     /// The same of `marginal_ns`, which has an iteration of its own.
     pub adjoint_residual: f64,
+}
+
+impl Solution {
+    /// Whether the fixed point was reached. Where it was not, the figures are near it at best, and whoever shows them says so.
+    pub fn converged(&self) -> bool {
+        self.residual < TOLERANCE
+    }
 }

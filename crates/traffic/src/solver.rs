@@ -13,6 +13,8 @@ use crate::system::MemorySystem;
 /// Relative change at which the fixed point is reached.
 pub const TOLERANCE: f64 = 1e-10;
 const ITERATIONS_MAX: u32 = 2000;
+/// How far an accelerated step may lead from the plain one, in logarithms: a factor of seven.
+const REACH: f64 = 2.0;
 
 /// Solves loads. It keeps its vectors and begins where the last solution ended, which a simulation's next epoch or a search's next candidate is
 /// near to. The same sequence of loads gives the same solutions to the last bit; another sequence gives the same within
@@ -33,23 +35,34 @@ impl Solver {
     /// Solves `load` on `system`. The solution stays valid until the next call. A load that cannot be leaves the last solution in place.
     pub fn solve(&mut self, system: &MemorySystem, load: &Load) -> Result<&Solution, TrafficError> {
         self.network.build(system, load)?;
-        let length = system.stations() + self.network.rows.len();
-        let warm = self.point.len() == length && self.state.stretch.len() == system.stations();
-        self.state.begin(system, &self.network);
-        if warm {
-            self.state.read_logs(&self.point);
-        } else {
-            self.state.write_logs(&mut self.point);
-            self.adjoint.reset();
+        let (stations, classes) = (system.stations(), self.network.rows.len());
+        let warm = self.point.len() == stations && self.state.response_ns.len() == classes;
+        self.image.resize(stations, 0.0);
+        self.begin(system, warm);
+        let (mut iterations, mut residual) = self.iterate(system);
+        if warm && residual >= TOLERANCE {
+            self.begin(system, false);
+            (iterations, residual) = self.iterate(system);
         }
-        self.image.resize(length, 0.0);
-        let (iterations, residual) = self.iterate(system);
         self.state.throughputs(system, &self.network);
         self.solution.iterations = iterations;
         self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
         self.solution.residual = residual;
         self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint);
+        if residual >= TOLERANCE {
+            self.forget();
+        }
         Ok(&self.solution)
+    }
+
+    /// Where the iteration begins: at the last solution, or at an idle system.
+    fn begin(&mut self, system: &MemorySystem, warm: bool) {
+        self.state.begin(system, &self.network, warm);
+        if !warm {
+            self.point.clear();
+            self.point.resize(system.stations(), 0.0);
+            self.adjoint.reset();
+        }
     }
 
     /// Forgets the last solution: the next load is solved as if it were the first.
@@ -66,9 +79,9 @@ impl Solver {
         self.accelerator.reset(self.point.len());
         let mut residual = f64::INFINITY;
         for iteration in 1..=ITERATIONS_MAX {
-            self.state.advance(system, &self.network, &mut self.image);
-            residual = self.accelerator.step(&mut self.point, &self.image);
-            self.state.read_logs(&self.point);
+            let change = self.state.advance(system, &self.network, &mut self.image);
+            residual = self.accelerator.step(&mut self.point, &self.image, REACH).max(change);
+            self.state.read_logs(&mut self.point);
             if residual < TOLERANCE {
                 return (iteration, residual);
             }

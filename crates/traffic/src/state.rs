@@ -30,14 +30,16 @@ pub struct State {
 }
 
 impl State {
-    /// An idle system: where an iteration begins that knows nothing better.
-    pub fn begin(&mut self, system: &MemorySystem, network: &Network) {
-        self.stretch.clear();
-        self.stretch.resize(system.stations(), 1.0);
-        self.response_ns.clear();
-        for row in &network.rows {
-            let served: f64 = network.entries_of(row).iter().map(|e| e.demand_ns).sum();
-            self.response_ns.push(row.think_ns + row.fixed_ns + served);
+    /// Takes the network's size. Unless `warm` says that the last point is near, begins at an idle system.
+    pub fn begin(&mut self, system: &MemorySystem, network: &Network, warm: bool) {
+        if !warm {
+            self.stretch.clear();
+            self.stretch.resize(system.stations(), 1.0);
+            self.response_ns.clear();
+            for row in &network.rows {
+                let served: f64 = network.entries_of(row).iter().map(|e| e.demand_ns).sum();
+                self.response_ns.push(row.think_ns + row.fixed_ns + served);
+            }
         }
         self.own_stretch.resize(network.entries.len(), 1.0);
         for per_class in [&mut self.latency_ns, &mut self.cycle_ns, &mut self.per_ns] {
@@ -48,23 +50,31 @@ impl State {
         self.excess_ns.resize(system.nodes() * system.nodes(), 0.0);
     }
 
-    /// One step of the map: `image` becomes the logarithms of the next stretches and responses.
-    pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) {
+    /// One step of the map: `image` becomes the logarithms of the next stretches; responses follow the stretches at once. Returns the greatest relative
+    /// change of a response.
+    pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) -> f64 {
         self.throughputs(system, network);
-        let (next_stretch, next_response) = image.split_at_mut(self.stretch.len());
-        for ((next, open), stretch) in next_stretch.iter_mut().zip(&self.open).zip(&self.stretch) {
-            *next = 1.0 + open * stretch;
-        }
+        let mut change = 0.0f64;
         for (class, row) in network.rows.iter().enumerate() {
             let mut response_ns = self.cycle_ns[class];
             for (entry, own) in network.entries_of(row).iter().zip(&self.own_stretch[row.first..row.end]) {
                 let left = (1.0 - self.open[entry.station]).max(LEFT_MIN);
                 response_ns += entry.demand_ns * own * (own * left - 1.0);
-                next_stretch[entry.station] += self.per_ns[class] * entry.demand_ns * own;
             }
-            next_response[class] = response_ns;
+            change = change.max((response_ns / self.response_ns[class] - 1.0).abs());
+            self.response_ns[class] = response_ns;
+        }
+        self.throughputs(system, network);
+        for ((next, open), stretch) in image.iter_mut().zip(&self.open).zip(&self.stretch) {
+            *next = 1.0 + open * stretch;
+        }
+        for (row, per_ns) in network.rows.iter().zip(&self.per_ns) {
+            for (entry, own) in network.entries_of(row).iter().zip(&self.own_stretch[row.first..row.end]) {
+                image[entry.station] += per_ns * entry.demand_ns * own;
+            }
         }
         image.iter_mut().for_each(|next| *next = next.ln());
+        change
     }
 
     /// What follows from the point: latencies, throughputs, open traffic.
@@ -100,16 +110,11 @@ impl State {
         }
     }
 
-    /// The point as logarithms: stretches, then responses.
-    pub fn write_logs(&self, logs: &mut Vec<f64>) {
-        logs.clear();
-        logs.extend(self.stretch.iter().chain(&self.response_ns).map(|v| v.ln()));
-    }
-
-    /// Takes a point from logarithms.
-    pub fn read_logs(&mut self, logs: &[f64]) {
-        self.stretch.iter_mut().chain(&mut self.response_ns).zip(logs).for_each(|(v, log)| *v = log.exp());
-        // An extrapolated point may undercut an idle station.
-        self.stretch.iter_mut().for_each(|y| *y = y.max(1.0));
+    /// Takes stretches from their logarithms. An extrapolated point may undercut an idle station: it and the logarithm are put right.
+    pub fn read_logs(&mut self, logs: &mut [f64]) {
+        for (stretch, log) in self.stretch.iter_mut().zip(logs) {
+            *log = log.max(0.0);
+            *stretch = log.exp();
+        }
     }
 }
