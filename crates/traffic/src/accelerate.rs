@@ -8,8 +8,8 @@ const WINDOW: usize = 8;
 const DEPENDENT: f64 = 1e-13;
 /// Growth of the residual that ends trust in the history.
 const GROWTH_MAX: f64 = 2.0;
-/// Steps after which an iteration that has not ended is distrusted: from then on, of every `ROUND` steps the first `PLAIN` are plain, half-way ones that lead out of
-/// the swing in which it is caught, and the history begins anew.
+/// Steps after which an iteration that has not ended is distrusted: from then on, of every `ROUND` steps the first `PLAIN` are plain, half-way ones that lead
+/// out of the swing in which it is caught, and the history begins anew.
 const PATIENCE: u32 = 100;
 const ROUND: u32 = 80;
 const PLAIN: u32 = 20;
