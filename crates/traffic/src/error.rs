@@ -42,7 +42,8 @@ pub enum TrafficError {
     /// Moving a line over the links and out of memory alone takes longer than the whole access is said to take.
     #[error(
         "machine {machine}: an access from node {from} to node {to} is said to take {idle_ns:.1} ns idle, but its controller and links alone \
-         are busy with it for {service_ns:.1} ns at their bandwidth; correct the [[idle_latency]], the bandwidths, or [traffic] in the model file (docs/traffic-model.md)"
+         are busy with it for {service_ns:.1} ns at their bandwidth; \
+         correct the [[idle_latency]], the bandwidths, or [traffic] in the model file (docs/traffic-model.md)"
     )]
     ServiceExceedsLatency {
         /// The machine's name.
