@@ -48,8 +48,9 @@ impl Accelerator {
         self.steps = 0;
     }
 
-    /// From `x` and its image, the next `x`, no component of which is further than `reach` from the image's: where one would be, the plain step
-    /// is taken. An infinite `reach` says that the map is linear: then a residual that grows is no reason for distrust either. Returns the greatest component of the residual.
+    /// From `x` and its image, the next `x`, no component of which is further than `reach` from the image's: where one would be, the plain step is
+    /// taken. An infinite `reach` says that the map is linear: then a residual that grows is no reason for distrust either. Returns the greatest
+    /// component of the residual.
     pub fn step(&mut self, x: &mut [f64], image: &[f64], reach: f64) -> f64 {
         let mut greatest = 0.0f64;
         let mut square = 0.0;
