@@ -186,6 +186,7 @@ Examples:
   numapilot report app.numatrace --svg pages.svg --view pages --object block
   numapilot report app.numatrace --pprof app.pb.gz      then: pprof -http=: app.pb.gz
   numapilot report app.numatrace --csv - --table sites  one table, for spreadsheets and scripts
+  numapilot report app.numatrace --html report.html     everything, as a page to explore in a browser
 
 Figures are defined in docs/metrics.md. `±` is half of a 95 % interval; figures without it were counted.")]
 pub struct ReportArgs {
@@ -233,6 +234,9 @@ pub struct ReportArgs {
     pub json: bool,
     #[command(flatten)]
     pub export: ExportArgs,
+    /// Write a page to explore in a browser to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     #[command(flatten)]
     pub look: LookArgs,
 }

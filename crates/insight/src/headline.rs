@@ -42,8 +42,14 @@ impl Analysis<'_> {
     /// The headline.
     #[must_use]
     pub fn headline(&self) -> Headline {
+        self.headline_of(&self.sites())
+    }
+
+    /// The headline, where [`Analysis::sites`] is at hand.
+    #[must_use]
+    pub fn headline_of(&self, sites: &[DecisionRow]) -> Headline {
         let totals = self.totals();
-        let top = self.sites().into_iter().find(|row| row.key != RowKey::Unknown);
+        let top = sites.iter().find(|row| row.key != RowKey::Unknown).cloned();
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
         let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {

@@ -5,6 +5,7 @@
 //! `docs/metrics.md`.
 
 mod context;
+pub mod cube;
 mod decision;
 mod detail;
 mod estimate;

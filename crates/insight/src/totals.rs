@@ -146,7 +146,7 @@ impl Analysis<'_> {
         }
     }
 
-    fn duration(&self) -> TimeNs {
+    pub(crate) fn duration(&self) -> TimeNs {
         let end = self.trace.end();
         match &self.filter.time {
             Some(time) => TimeNs(time.end.0.min(end.0).saturating_sub(time.start.0)),

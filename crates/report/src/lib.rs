@@ -1,9 +1,11 @@
-//! Renders machines and insights as text, JSON and SVG, and exports them to other programs' formats. Computes nothing: what is shown was decided in `insight`.
+//! Renders machines and insights as text, JSON, SVG and HTML, and exports them to other programs' formats. Computes nothing: what is shown was decided in
+//! `insight`.
 
 pub mod export;
 #[cfg(test)]
 mod fixture;
 pub mod heading;
+pub mod html;
 pub mod json;
 mod pen;
 pub mod pictures;

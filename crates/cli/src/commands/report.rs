@@ -14,6 +14,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_report::Heading;
 use numapilot_report::export::Export;
+use numapilot_report::html;
 use numapilot_report::json;
 use numapilot_report::text;
 use numapilot_report::text::Look;
@@ -39,7 +40,18 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let heading = heading(&arguments.trace, &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
-    let Some(written) = view.export(&analysis)? else { return Ok(()) };
+    if let Some(path) = &arguments.html {
+        let is_standard_output = path.as_os_str() == "-";
+        if is_standard_output && arguments.export.is_any() {
+            bail!("--html -: write the other files in a command of their own");
+        }
+        output::write_file(path, &view.page(&analysis))?;
+        if is_standard_output {
+            return Ok(());
+        }
+    }
+    let Some(mut written) = view.export(&analysis)? else { return Ok(()) };
+    written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
         return output::print_json(&view.json(&analysis)?);
     }
@@ -176,6 +188,11 @@ impl View<'_> {
         scope.extend(arguments.node.map(|node| format!("threads on node {node}")));
         scope.extend(arguments.remote.then(|| "remote accesses".to_owned()));
         scope
+    }
+
+    fn page(&self, analysis: &Analysis<'_>) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        html::html(&html::Page { heading: self.heading, machine: self.machine, analysis, version })
     }
 
     fn program_time_ns(&self, analysis: &Analysis<'_>) -> u64 {

@@ -1,0 +1,147 @@
+//! The page's JSON head: what ran, the machine as it is to be drawn, and every figure that `insight` computed, so that the page shows without
+//! a filter exactly what `numapilot report` prints.
+
+use numapilot_insight::Headline;
+use numapilot_insight::cube::Cube;
+use numapilot_insight::cube::Grain;
+use numapilot_insight::link_traffic;
+use numapilot_machine::Machine;
+use serde_json::Value;
+use serde_json::json;
+
+use super::METRICS;
+use super::Page;
+use super::findings;
+use super::pack::compact;
+use super::tables::INSTANCES_MAX;
+use super::tables::Tables;
+use crate::topo::layout::Sizes;
+use crate::topo::layout::layout;
+
+/// Version of the page's data: rises when a field changes its meaning or goes.
+const VERSION: u32 = 1;
+/// Sites and functions whose rows come with intervals; the page works the others out of its own rows.
+const ROWS_WITH_INTERVALS: usize = 400;
+/// The machine's drawing: size of a node's card and the space between cards.
+const SIZES: Sizes = Sizes { card_width: 168.0, card_height: 92.0, gap: 128.0 };
+
+/// The head, and what the page says without a script.
+pub struct Head {
+    pub value: Value,
+    pub program: String,
+    pub summary: Vec<String>,
+}
+
+/// Puts it together. The columns must be complete: their texts are part of it.
+pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
+    let analysis = page.analysis;
+    let sites = analysis.sites();
+    let headline = analysis.headline_of(&sites);
+    let matrix = analysis.matrix();
+    let duration = headline.totals.duration.0;
+    let links = page.machine.map(|machine| link_traffic(&matrix, machine, duration));
+    let (links, unrouted) = links.unwrap_or_default();
+    let verdict = findings::verdict(&headline, analysis.nodes());
+    let found = findings::findings(&sites, analysis.nodes());
+    let functions = analysis.functions();
+    let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
+    let filter = analysis.filter();
+    let summary = summary(&headline, &verdict, &found);
+    let value = json!({
+        "format": "numapilot-html",
+        "version": VERSION,
+        "tool": page.version,
+        "recording": page.heading,
+        "limits": page.heading.limits(),
+        "filtered": !filter.is_empty(),
+        "grain": grain(cube),
+        "line_sampling": analysis.trace().line_sampling(),
+        "clock_khz": analysis.trace().meta().clock.khz,
+        "start_ns": cube.start.0,
+        "duration_ns": duration,
+        "nodes": analysis.nodes(),
+        "has_memory": analysis.nodes().iter().map(memory).collect::<Vec<bool>>(),
+        "machine": page.machine.map(machine),
+        "headline": headline,
+        "verdict": verdict,
+        "findings": found,
+        "matrix": matrix,
+        "links": links,
+        "unrouted": unrouted,
+        "site_count": sites.len(),
+        "sites": &sites[..sites.len().min(ROWS_WITH_INTERVALS)],
+        "threads": analysis.threads(),
+        "function_count": functions.len(),
+        "functions": &functions[..functions.len().min(ROWS_WITH_INTERVALS)],
+        "marks": analysis.trace().marks(),
+        "processes": analysis.trace().processes(),
+        "strings": tables.strings(),
+        "definitions": METRICS,
+    });
+    let program = page.heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
+    Head { value: compact(value), program: program.to_owned(), summary }
+}
+
+fn grain(cube: &Cube) -> Value {
+    let (kind, level) = match cube.grain {
+        Grain::Samples => ("samples", Value::Null),
+        Grain::Cells(level) => ("cells", json!(level)),
+    };
+    json!({
+        "kind": kind,
+        "level": level,
+        "bin_ns": cube.bin_ns,
+        "rows": cube.rows.len(),
+        "samples": cube.samples,
+        "folded": cube.folded,
+        "instances": cube.instances.len(),
+        "instances_listed": cube.instances.len().min(INSTANCES_MAX),
+    })
+}
+
+/// Where everything stands, what the links are, and which ones the data of a pair of nodes takes.
+fn machine(machine: &Machine) -> Value {
+    let layout = layout(machine, SIZES);
+    let nodes = machine.nodes().iter().zip(&layout.nodes).map(|(node, place)| {
+        json!({
+            "id": node.id,
+            "x": place.0,
+            "y": place.1,
+            "socket": node.socket,
+            "cpus": node.cpus.len(),
+            "memory_bytes": node.memory_bytes,
+            "memory_kind": node.memory_kind,
+            "memory_bandwidth_bytes_per_s": node.memory_bandwidth_bytes_per_s,
+        })
+    });
+    let routers = machine.routers().iter().zip(&layout.routers);
+    let routers = routers.map(|(router, place)| json!({"name": router.name, "x": place.0, "y": place.1}));
+    let ids = || machine.nodes().iter().map(|node| node.id);
+    let pairs = ids().flat_map(|home| ids().filter(move |from| *from != home).map(move |from| (home, from)));
+    let routes = pairs.filter(|&(home, from)| !machine.routes(home, from).is_empty());
+    json!({
+        "name": machine.name(),
+        "width": layout.width,
+        "height": layout.height,
+        "card_width": SIZES.card_width,
+        "card_height": SIZES.card_height,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "routers": routers.collect::<Vec<_>>(),
+        "links": machine.links(),
+        "routes": routes.map(|(home, from)| json!([home, from, machine.routes(home, from)])).collect::<Vec<_>>(),
+    })
+}
+
+/// The first screen for those who run no scripts.
+fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::Finding]) -> Vec<String> {
+    let totals = &headline.totals;
+    let figures = format!(
+        "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",
+        crate::units::share(&totals.remote_share),
+        crate::units::count(totals.accesses.value),
+        totals.imbalance.population.value * 100.0
+    );
+    let mut lines = vec![findings::text(verdict), figures];
+    lines.extend(found.iter().map(|finding| format!("{} {}", findings::text(&finding.says), finding.advice)));
+    lines
+}

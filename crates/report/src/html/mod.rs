@@ -1,0 +1,88 @@
+//! One self-contained HTML page: the data packed, the page's own script and style, nothing fetched. `docs/report.md` describes page and data;
+//! the script's source is in `web/`.
+
+mod findings;
+mod head;
+mod pack;
+mod tables;
+
+use numapilot_insight::Analysis;
+use numapilot_machine::Machine;
+
+use crate::heading::Heading;
+
+/// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.
+const SCRIPT: &str = include_str!("../../assets/report.js");
+/// The page's style, of the same build.
+const STYLE: &str = include_str!("../../assets/report.css");
+/// What the page may load and run: that script and that style, by their hashes, and nothing else.
+const POLICY: &str = include_str!("../../assets/report.csp");
+/// Definitions of every figure, a click away from each.
+const METRICS: &str = include_str!("../../../../docs/metrics.md");
+
+/// Samples, or cells, that the page holds at most: some 10 MB of file, and well below 100 ms to filter.
+pub const ROW_BUDGET: usize = 250_000;
+
+/// What the page shows.
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    /// What was recorded.
+    pub heading: &'a Heading,
+    /// The machine, where the trace describes it.
+    pub machine: Option<&'a Machine>,
+    /// The accesses.
+    pub analysis: &'a Analysis<'a>,
+    /// Version of the program that writes the page.
+    pub version: &'a str,
+}
+
+/// The page.
+#[must_use]
+pub fn html(page: &Page<'_>) -> String {
+    let cube = page.analysis.cube(ROW_BUDGET);
+    let mut tables = tables::Tables::new(page.analysis.trace());
+    tables.cube(&cube);
+    let head = head::head(page, &cube, &mut tables);
+    let data = tables.columns.pack(head.value);
+    let title = escape(&format!("{} on {}", head.program, page.heading.machine));
+    let summary: String = head.summary.iter().map(|line| format!("<p>{}</p>\n", escape(line))).collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"numapilot {version}\">\n\
+         <title>{title} - numapilot</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <noscript>\n<h1>{title}</h1>\n{summary}<p>The views need JavaScript.</p>\n</noscript>\n\
+         <script id=\"data\" type=\"application/octet-stream\">{data}</script>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+        policy = POLICY.trim_end(),
+        version = escape(page.version),
+    )
+}
+
+/// Text for element content and quoted attributes.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_names_is_only_text() {
+        assert_eq!(escape("<script>alert('x')</script> & \"y\"\0"), "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot; ");
+    }
+}

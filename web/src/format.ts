@@ -1,0 +1,76 @@
+// How numbers are written for people: three digits that matter, the unit always there. The same as in the text report.
+
+import { isExact, margin } from "./estimate";
+import type { Estimate } from "./payload";
+
+function scaled(value: number, base: number, units: readonly string[]): string {
+    let unit = 0;
+    while (Math.abs(value) >= base * 0.9995 && unit + 1 < units.length) {
+        value /= base;
+        unit++;
+    }
+    const size = Math.abs(value);
+    const digits = unit === 0 && Number.isInteger(value) ? 0 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+    return value.toFixed(digits) + units[unit];
+}
+
+export function count(value: number): string {
+    return Number.isInteger(value) && Math.abs(value) < 10_000 ? String(value) : scaled(value, 1000, ["", " k", " M", " G", " T", " P"]);
+}
+
+export function bytes(value: number): string {
+    return scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"]);
+}
+
+export function timeNs(value: number): string {
+    if (value >= 60e9) {
+        const seconds = value / 1e9;
+        return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60)).padStart(2, "0")} s`;
+    }
+    return scaled(value, 1000, [" ns", " µs", " ms", " s"]);
+}
+
+export function percent(share: number): string {
+    return `${(share * 100).toFixed(1)} %`;
+}
+
+/** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing. */
+export function shortPercent(share: number): string {
+    const p = share * 100;
+    if (p > 0 && p < 0.1) return "<0.1 %";
+    return p < 9.95 && p > 0 ? `${p.toFixed(1)} %` : `${p.toFixed(0)} %`;
+}
+
+/** Whole percentage for narrow columns: `·` for nothing, `<1` for next to nothing. */
+export function bare(share: number): string {
+    return share <= 0 ? "·" : share < 0.005 ? "<1" : (share * 100).toFixed(0);
+}
+
+/** Half the interval in percentage points, never rounded down to nothing. */
+export function marginPercent(estimate: Estimate): number {
+    const half = margin(estimate) * 100;
+    return half > 0 ? Math.max(half, 0.1) : 0;
+}
+
+/** `81.2 ± 0.7 %`, or `81.2 %` where it was counted. */
+export function share(estimate: Estimate): string {
+    return isExact(estimate) ? percent(estimate[0]) : `${(estimate[0] * 100).toFixed(1)} ± ${marginPercent(estimate).toFixed(1)} %`;
+}
+
+/** `between 80.5 and 81.9 %` for tool tips. */
+export function interval(estimate: Estimate): string {
+    if (isExact(estimate)) return "counted, exact";
+    return `95 % interval: ${(estimate[1] * 100).toFixed(1)} to ${(estimate[2] * 100).toFixed(1)} %`;
+}
+
+export function plural(number: number, one: string, many: string): string {
+    return number === 1 ? `1 ${one}` : `${count(number)} ${many}`;
+}
+
+export function hex(high: number, low: number): string {
+    return `0x${(BigInt(high) << 32n | BigInt(low)).toString(16)}`;
+}
+
+export function fileName(path: string): string {
+    return path.slice(path.lastIndexOf("/") + 1);
+}
