@@ -74,3 +74,8 @@ export function hex(high: number, low: number): string {
 export function fileName(path: string): string {
     return path.slice(path.lastIndexOf("/") + 1);
 }
+
+/** ` ± 12 k` behind a count; nothing where it was counted. */
+export function marginWords(estimate: Estimate): string {
+    return isExact(estimate) ? "" : ` ± ${count(Math.max(1, Math.round(margin(estimate))))}`;
+}

@@ -1,0 +1,167 @@
+// Flame graphs of accesses by call stack: by the code that accesses, or by the place that allocated what is accessed.
+
+import { defined } from "../definitions";
+import { behind, h, refresh, replace } from "../dom";
+import { count, percent } from "../format";
+import { REMOTE, type Frame } from "../model";
+import * as palette from "../palette";
+import { CODE, OBJECT, type Selection } from "../selection";
+import type { Context, View } from "../view";
+import { splitChoice } from "./timeline";
+
+const LINE = 19;
+/** Narrower blocks are not drawn: nobody could read or hit them. */
+const NARROWEST = 0.0015;
+const DEEPEST = 48;
+
+interface Block { name: string; fn: number; site: number; place: string; value: number; remote: number; children: Map<string, Block> }
+
+const block = (name: string, fn: number, site: number, place: string): Block => ({ name, fn, site, place, value: 0, remote: 0, children: new Map() });
+
+export function flame(context: Context): View {
+    const { store } = context;
+    const by = splitChoice(context, "flame.by", [["code", "by accessing code"], ["birth", "by allocation site"]], "code", "Whose call stacks");
+    const what = splitChoice(context, "flame.of", [["remote", "remote accesses"], ["all", "all accesses"]], "remote", "Which accesses");
+    const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
+    const trail = h("div", { class: "trail" });
+    let rows: (string | number)[][] = [];
+    const table = behind("Call stacks by accesses", ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
+    const element = h("section", { class: "card flame-card", id: "code-section", tabindex: -1, "aria-label": "Flame graph" },
+        h("div", { class: "card-head" }, h("h2", {}, defined("Flame graph", "Functions")), what, by, h("span", { class: "faint hint" }, "Wider: more accesses. Choose a block to zoom; its name in the trail filters.")), trail, stage, table);
+    let zoom: string[] = [];
+    let seen = "";
+    const render = (selection: Selection): void => {
+        const byBirth = store.option("flame.by", "code") === "birth";
+        const onlyRemote = store.option("flame.of", "remote") === "remote";
+        if (seen !== String(byBirth)) zoom = [];
+        seen = String(byBirth);
+        const root = tree(context, selection, byBirth, onlyRemote);
+        const path = descend(root, zoom);
+        if (path.length - 1 !== zoom.length) zoom = zoom.slice(0, path.length - 1);
+        const zoomTo = (to: string[]): void => {
+            zoom = to;
+            render(selection);
+        };
+        drawTrail(context, trail, path, zoom, zoomTo);
+        draw(stage, path, zoom, zoomTo);
+        rows = list(path[path.length - 1], root.value);
+        refresh(table);
+    };
+    return { element, render };
+}
+
+function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemote: boolean): Block {
+    const { model } = context;
+    const { rows, instances } = model;
+    const root = block(onlyRemote ? "all remote accesses" : "all accesses", -1, -1, "");
+    // Sums by code (or object) first: many rows, few stacks.
+    const column = byBirth ? rows.key : rows.code;
+    const size = byBirth ? model.keySite.length : model.codes.length;
+    const [value, remote] = [new Float64Array(size), new Float64Array(size)];
+    const but = byBirth ? OBJECT : CODE;
+    selection.each(but, (i) => {
+        const isRemote = rows.reach[i] === REMOTE;
+        if (onlyRemote && !isRemote) return;
+        value[column[i]] += rows.weight[i];
+        if (isRemote) remote[column[i]] += rows.weight[i];
+    });
+    const stackOf = new Map<number, Frame[]>();
+    const birthOf = (key: number): Frame[] => {
+        let instance = model.keyInstance[key];
+        const site = model.keySite[key];
+        if (instance < 0 && site >= 0) instance = instances.site.indexOf(site);
+        if (instance < 0) return [];
+        const stack = instances.stack[instance];
+        let list = stackOf.get(stack);
+        if (!list) stackOf.set(stack, list = model.stackFrames(stack).reverse());
+        return list;
+    };
+    for (let group = 0; group < size; group++) {
+        if (value[group] <= 0) continue;
+        const list = (byBirth ? birthOf(group) : model.codes[group]).slice(-DEEPEST);
+        let at = root;
+        const visit = (next: Block): void => {
+            next.value += value[group];
+            next.remote += remote[group];
+            at = next;
+        };
+        visit(root);
+        for (const frame of list) visit(child(at, model.functions[frame.fn].name, frame.fn, -1, model.framePlace(frame)));
+        if (byBirth) {
+            const site = model.keySite[group];
+            const name = site >= 0 ? model.sites[site].name : model.keyKind[group] === 2 ? "other objects" : "(no known object)";
+            visit(child(at, name, -1, site, site >= 0 ? model.sites[site].kind : ""));
+        } else if (list.length === 0) visit(child(at, model.isCells ? "other code" : "(unknown)", -1, -1, ""));
+    }
+    return root;
+}
+
+function child(of: Block, name: string, fn: number, site: number, place: string): Block {
+    const key = site >= 0 ? `site ${site}` : `${fn} ${name}`;
+    let next = of.children.get(key);
+    if (!next) of.children.set(key, next = block(name, fn, site, place));
+    return next;
+}
+
+/** The blocks along the zoom, as far as they are there. */
+function descend(root: Block, zoom: readonly string[]): Block[] {
+    const path = [root];
+    for (const key of zoom) {
+        const next = path[path.length - 1].children.get(key);
+        if (!next) break;
+        path.push(next);
+    }
+    return path;
+}
+
+function drawTrail({ model, store }: Context, trail: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void): void {
+    const steps = path.slice(1);
+    const last = path[path.length - 1];
+    const chosenFn = store.filter.fn;
+    replace(trail,
+        steps.length > 0 && h("button", { type: "button", class: "quiet", click: () => zoomTo([]) }, "Zoom out"),
+        ...steps.slice(-4).map((step, index) => h("button", { type: "button", class: "link name", title: step.name, click: () => zoomTo(zoom.slice(0, Math.max(steps.length - 4, 0) + index + 1)) }, step.name)),
+        last.fn >= 0 && h("button", { type: "button", class: "quiet", click: () => store.toggle({ fn: last.fn }) }, chosenFn === last.fn ? "Lift this filter" : "Filter by this function"),
+        last.site >= 0 && h("button", { type: "button", class: "quiet", click: () => store.toggle({ site: last.site, instance: -1 }) }, "Filter by this object"),
+        steps.length === 0 && chosenFn >= 0 && h("span", { class: "faint" }, `Filtered by ${model.functions[chosenFn].name}; this view shows all code.`));
+}
+
+function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void): void {
+    const root = path[path.length - 1];
+    const blocks: HTMLElement[] = [];
+    let deepest = 0;
+    const place = (at: Block, keys: readonly string[], depth: number, left: number, width: number): void => {
+        deepest = Math.max(deepest, depth);
+        const share = root.value > 0 ? at.value / root.value : 0;
+        const far = at.value > 0 ? at.remote / at.value : 0;
+        const hint = `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} accesses, ${percent(share)} of what is shown; ${percent(far)} remote`;
+        blocks.push(h("button", {
+            type: "button", class: "block", title: hint, "aria-label": hint, role: "treeitem", "aria-level": depth + 1, "data-depth": depth,
+            style: { left: `${left * 100}%`, width: `${width * 100}%`, top: `${depth * LINE}px`, background: palette.distance(far), color: palette.inkOnDistance(far) },
+            click: () => zoomTo([...keys]),
+        }, width > 0.02 ? at.name.slice(0, 200) : ""));
+        let x = left;
+        const ordered = [...at.children].sort((a, b) => b[1].value - a[1].value);
+        for (const [key, next] of ordered) {
+            const wide = width * next.value / at.value;
+            if (wide >= NARROWEST) place(next, [...keys, key], depth + 1, x, wide);
+            x += wide;
+        }
+    };
+    if (root.value > 0) place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
+    else blocks.push(h("p", { class: "nothing" }, "No such access passes the filters."));
+    stage.style.height = `${(deepest + 1) * LINE + 2}px`;
+    replace(stage, ...blocks);
+}
+
+/** The tree as lines, widest first at every level. */
+function list(root: Block, all: number): (string | number)[][] {
+    const rows: (string | number)[][] = [];
+    const visit = (at: Block, depth: number): void => {
+        if (rows.length >= 200 || at.value < all * NARROWEST) return;
+        rows.push([at.name, at.place, depth, percent(all > 0 ? at.value / all : 0), percent(at.value > 0 ? at.remote / at.value : 0)]);
+        [...at.children.values()].sort((a, b) => b.value - a.value).forEach((next) => visit(next, depth + 1));
+    };
+    visit(root, 0);
+    return rows;
+}

@@ -1,0 +1,141 @@
+// The first screen's words: what ran where, the three headline figures, the objects that matter.
+
+import { defined } from "../definitions";
+import { h, replace, type Child } from "../dom";
+import { imbalance, isExact, margin, sumIndependent, total } from "../estimate";
+import { count, interval, percent, plural, share, timeNs } from "../format";
+import type { Estimate, Words } from "../payload";
+import { OBJECT, shares, type Selection } from "../selection";
+import type { Context, View } from "../view";
+
+/** Imbalance in percent, with its margin where there is one. */
+function spread(estimate: Estimate): string {
+    const half = margin(estimate) * 100;
+    return `${(estimate[0] * 100).toFixed(0)}${half < 0.5 ? "" : ` ± ${half.toFixed(0)}`} %`;
+}
+
+function words(parts: readonly Words[]): Child[] {
+    return parts.map(([text, isStrong]) => (isStrong ? h("strong", {}, text) : text));
+}
+
+function figure(name: string, term: string, value: string, hint: string, says: Child): HTMLElement {
+    const [number, unit] = value.endsWith(" %") ? [value.slice(0, -2), " %"] : [value, ""];
+    const [main, half] = number.split(" ± ");
+    return h("div", { class: "figure" },
+        h("div", { class: "figure-name" }, defined(name, term)),
+        h("div", { class: "figure-value", title: hint }, main, half !== undefined && h("span", { class: "margin" }, ` ± ${half}`), h("span", { class: "unit" }, unit)),
+        h("div", { class: "figure-says" }, says));
+}
+
+/** The three figures: `insight`'s own without a filter, estimates from the rows with one. */
+function figures({ model, store }: Context, selection: Selection): HTMLElement[] {
+    const { head } = model;
+    const isFiltered = store.isFiltered();
+    const totals = head.headline.totals;
+    const n = head.nodes.length;
+    const cells = selection.matrix(0);
+    const columns = head.nodes.map((_, home) => sumIndependent(head.nodes.map((_, from) => total(cells.tally(from * n + home)))));
+    const served = isFiltered ? columns : totals.served;
+    const spreads = isFiltered ? imbalance(served.filter((_, node) => head.has_memory[node])) : totals.imbalance;
+    const now = shares(selection.whole(), 0);
+    const remote = isFiltered ? now.remote : totals.remote_share;
+    const accesses = isFiltered ? now.accesses : totals.accesses;
+    const samples = isFiltered ? selection.whole().all.samples[0] : totals.samples;
+    const how = isFiltered || totals.source === "sampled" ? `estimated from ${plural(samples, "sample", "samples")}` : "counted";
+    const all = served.reduce((sum, node) => sum + node[0], 0);
+    const busiest = served.reduce((best, node, index) => (node[0] > served[best][0] ? index : best), 0);
+    const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
+    if (samples === 0 && accesses[0] === 0) {
+        return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
+    }
+    return [
+        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
+        figure("Controller imbalance", "Controller imbalance", spread(spreads.population),
+            isExact(spreads.population) ? "counted, exact" : `95 % interval: ${spreads.population.slice(1).map((v) => (v * 100).toFixed(0)).join(" to ")} %`,
+            `${busy}; ${(spreads.sample[0] * 100).toFixed(0)} % by the sample definition`),
+        topFigure({ model, store }, selection),
+    ];
+}
+
+function topFigure({ model, store }: Context, selection: Selection): HTMLElement {
+    const { head } = model;
+    if (!store.isFiltered()) {
+        const row = head.headline.top;
+        if (!row) return figure("Top object", "share", "-", "", "no object is known");
+        const link = typeof row.key === "object" && "site" in row.key ? siteLink({ model, store }, row.key.site, row.name) : row.name;
+        return figure("Top object", "share", share(row.share), interval(row.share), h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${percent(row.remote[0])} of its own are remote`));
+    }
+    const but = selection.filter.site >= 0 || selection.filter.instance >= 0 ? 0 : OBJECT;
+    const sites = selection.by("site", model.rows.site, model.sites.length, but);
+    const top = sites.all.weight.reduce((best, weight, site) => (weight > (sites.all.weight[best] ?? 0) ? site : best), 0);
+    if (!sites.all.weight[top]) return figure("Top object", "share", "-", "", "no object is known");
+    const now = shares(sites, top);
+    const all = selection.whole(but).all.weight[0];
+    return figure("Top object", "share", share([sites.all.weight[top] / all, now.accesses[1] / all, Math.min(now.accesses[2] / all, 1)]), "of what passes the filters",
+        h("span", {}, siteLink({ model, store }, model.sites[top].id, model.sites[top].name), ` draws them; ${percent(now.remote[0])} of its own are remote`));
+}
+
+/** A site's name that leads to its details. */
+export function siteLink({ model, store }: Context, siteId: number, name: string): HTMLElement {
+    const index = model.siteById.get(siteId) ?? -1;
+    const choose = (event: Event): void => {
+        event.stopPropagation();
+        store.set({ site: index, instance: -1 });
+        document.getElementById("object-detail")?.scrollIntoView({ block: "start" });
+    };
+    return h("button", { type: "button", class: "link name", disabled: index < 0, click: choose, title: name }, name);
+}
+
+export function overview(context: Context): View {
+    const { model, store } = context;
+    const { head } = model;
+    const numbers = h("div", { class: "figures", "aria-live": "polite" });
+    const findings = h("ol", { class: "findings" });
+    for (const finding of head.findings) {
+        const [first, ...rest] = finding.says;
+        const name = finding.site === null ? h("strong", {}, first[0]) : siteLink(context, finding.site, first[0]);
+        findings.append(h("li", {}, h("p", {}, name, ...words(rest)), h("p", { class: "advice" }, finding.advice)));
+    }
+    const rest = head.site_count - head.findings.length;
+    const more = rest > 0 && head.findings.length > 0
+        && h("p", { class: "faint" }, `${plural(rest, "more place", "more places")} where objects come from: `, h("a", { href: "#objects-section", click: jump("objects-section") }, "all objects"));
+    const element = h("section", { class: "card overview", "aria-label": "What the recording shows" },
+        h("h1", { class: "verdict" }, ...words(head.verdict)), numbers, findings, more);
+    return {
+        element,
+        render: (selection) => {
+            replace(numbers, ...figures(context, selection));
+            element.classList.toggle("filtered", store.isFiltered());
+        },
+    };
+}
+
+/** Scrolls to a section without touching the fragment, which holds the reader's choices. */
+export function jump(id: string): (event: Event) => void {
+    return (event) => {
+        event.preventDefault();
+        const target = document.getElementById(id);
+        target?.scrollIntoView({ block: "start" });
+        target?.focus({ preventScroll: true });
+    };
+}
+
+/** `./streamcluster --threads 16 on opteron-8385 ...`: the page's top. */
+export function masthead({ model }: Context): HTMLElement {
+    const { recording, line_sampling: lines, headline, grain } = model.head;
+    const program = (recording.command[0] ?? "program").split("/").pop() || "program";
+    const badge = (text: string, kind: string, hint: string): HTMLElement => h("span", { class: `badge ${kind}`, title: hint }, text);
+    const sampled = headline.totals.source === "sampled";
+    return h("div", { class: "masthead" },
+        h("div", { class: "what" }, h("span", { class: "program", title: recording.command.join(" ") }, program),
+            h("span", { class: "arguments", title: recording.command.join(" ") }, recording.command.slice(1).join(" "))),
+        h("div", { class: "where" },
+            h("span", {}, `on ${recording.machine || "an unnamed machine"}`),
+            h("span", { class: "faint" }, [plural(recording.node_count, "node", "nodes"), plural(recording.thread_count, "thread", "threads"),
+                timeNs(recording.program_time_ns), `engine ${recording.engine || "unknown"}`, recording.placement].filter((t) => t !== "").join(" · ")),
+            recording.is_simulated ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; who accesses what is observed.")
+                : badge("measured", "measured", "Recorded on real hardware."),
+            grain.samples > 0 && (sampled ? badge("sampled", "sampled", `Figures with ± are estimates from ${count(grain.samples)} samples, with 95 % intervals${lines > 1 ? `; one cache line in ${lines} was simulated` : ""}.`)
+                : badge("counted", "measured", "Totals were counted; what is shown of objects, code and time comes from samples, with 95 % intervals.")),
+            model.head.filtered && badge("part of the recording", "sampled", "This page was written with --from, --to, --node or --remote: it holds only what these let pass.")));
+}
