@@ -3,6 +3,7 @@
 import { prepareDefinitions } from "./definitions";
 import { append, h } from "./dom";
 import { Model } from "./model";
+import { followTheme } from "./palette";
 import { unpack } from "./payload";
 import { Selection } from "./selection";
 import { NOTHING, Store } from "./store";
@@ -33,6 +34,7 @@ async function start(): Promise<void> {
     const views = build(context, prepareDefinitions(head.definitions));
     const render = (): void => {
         performance.mark("filter-start");
+        followTheme();
         const selection = new Selection(model, store.filter);
         for (const view of views) view.render(selection);
         performance.measure("filter", "filter-start");

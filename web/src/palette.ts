@@ -3,10 +3,15 @@
 
 type Rgb = readonly [number, number, number];
 
-export const isDark = (): boolean => {
+let dark = false;
+
+/** Whether the page is dark now. Asked for at every drawing, since asking for every cell would be slow. */
+export function followTheme(): void {
     const chosen = document.documentElement.dataset["theme"];
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-};
+    dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+const isDark = (): boolean => dark;
 
 /** From nothing to everything. */
 const LOAD: { light: readonly [number, Rgb][]; dark: readonly [number, Rgb][] } = {

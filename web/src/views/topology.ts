@@ -183,18 +183,18 @@ class Scene {
         const [w, half] = [this.machine.card_width, this.machine.card_height / 2];
         const [x, y] = [node.x - w / 2 + MARGIN, node.y - half + MARGIN];
         const [served, made] = [this.served(position), this.made(position)];
-        const own = made > 0 ? `, ${shortPercent(this.local(position) / made)} local` : "";
         const { filter } = store;
+        const own = made > 0 ? `${shortPercent(this.local(position) / made)} of these local` : "";
+        const size = node.memory_bytes > 0 ? bytes(node.memory_bytes) : "no memory";
         const memory = part({
             x, y, width: w, height: half + 6, fill: palette.load(served), ink: palette.inkOnLoad(served), isChosen: filter.home === position,
-            label: `Memory of node ${node.id} serves ${percent(served)} of the accesses`, choose: () => store.toggle({ home: position }),
-            lines: [[`Node ${node.id}`, 12, 18, "node-name"], [shortPercent(served), 12, 42, "node-figure"], [node.memory_bytes > 0 ? "served here" : "no memory", w - 12, 42, "node-note"],
-                [node.memory_bytes > 0 ? bytes(node.memory_bytes) + (node.memory_kind ? ` ${node.memory_kind}` : "") : "", w - 12, 18, "node-note"]],
+            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the accesses`, choose: () => store.toggle({ home: position }),
+            lines: [[`Node ${node.id}`, 12, 18, "node-name"], [shortPercent(served), 12, 43, "node-figure"], [size, w - 12, 18, "node-note"], [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"]],
         });
         const cpus = part({
             x, y: y + half + 6, width: w, height: half - 6, fill: palette.themed("--panel"), ink: palette.themed("--ink"), isChosen: filter.from === position,
-            label: `CPUs of node ${node.id} make ${percent(made)} of the accesses`, choose: () => store.toggle({ from: position }),
-            lines: [[node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}${own}` : "no CPUs", 12, 24, "node-cpus"]],
+            label: `CPUs of node ${node.id} make ${percent(made)} of the accesses${own && `, ${own}`}`, choose: () => store.toggle({ from: position }),
+            lines: [[node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}` : "no CPUs", 12, 18, "node-cpus"], [own, 12, 34, "node-cpus"]],
         });
         const colour = svg("rect", { x, y: y + half + 6, width: 4, height: half - 6, fill: palette.node(position) });
         return svg("g", { class: "node" }, memory, cpus, colour, svg("rect", { x, y, width: w, height: half * 2, rx: 8, class: "outline" }));

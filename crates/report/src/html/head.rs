@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 /// Sites and functions whose rows come with intervals; the page works the others out of its own rows.
 const ROWS_WITH_INTERVALS: usize = 400;
 /// The machine's drawing: size of a node's card and the space between cards.
-const SIZES: Sizes = Sizes { card_width: 168.0, card_height: 92.0, gap: 128.0 };
+const SIZES: Sizes = Sizes { card_width: 176.0, card_height: 96.0, gap: 124.0 };
 
 /// The head, and what the page says without a script.
 pub struct Head {
