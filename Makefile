@@ -6,7 +6,7 @@ CARGO_FLAGS := --locked
 DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 
-.PHONY: all build demo test bench lint fuzz setup-demo setup-test setup-bench workloads clean help
+.PHONY: all build demo test bench lint fuzz page setup-demo setup-test setup-bench setup-web workloads clean help
 
 all: build
 
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make lint    formatting and clippy, warnings as errors"
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
+	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
 
 setup-demo:
@@ -24,6 +25,8 @@ setup-test:
 	@tools/setup test
 setup-bench:
 	@tools/setup bench
+setup-web:
+	@tools/setup web
 
 build: setup-demo
 	@cargo build --release $(CARGO_FLAGS) -p numapilot
@@ -44,9 +47,14 @@ test: setup-test workloads
 bench: setup-bench workloads
 	@tools/bench $(NUMAPILOT) $(BUILD)
 
-lint: setup-demo
+lint: setup-demo setup-web
+	@cd web && npm run --silent check
 	@cargo fmt --all --check
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+# The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
+page: setup-web
+	@cd web && npm run --silent build
 
 fuzz:
 	@for target in wire chunks tables meta perf_records; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done

@@ -29,6 +29,8 @@ export interface TableOptions<R> {
     key: (row: R) => string;
     isChosen?: (row: R) => boolean;
     choose?: (row: R) => void;
+    /** Whether this row can be chosen; all can unless told. */
+    canChoose?: (row: R) => boolean;
     label?: (row: R) => string;
     /** A line beneath the table, about what is not in it. */
     note?: () => Child;
@@ -123,7 +125,8 @@ export class Table<R> {
     }
 
     private row(row: R): HTMLElement {
-        const { columns, choose, isChosen, label } = this.options;
+        const { columns, isChosen, label } = this.options;
+        const choose = this.options.canChoose?.(row) ?? true ? this.options.choose : undefined;
         const chosen = isChosen?.(row) ?? false;
         const cells = columns.map((column, index) => {
             const content = column.cell(row);

@@ -158,8 +158,12 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
         all += rows.weight[i];
     });
     const order = Array.from(weights.keys()).filter((code) => weights[code] > 0).sort((a, b) => weights[b] - weights[a]);
-    const reach = order.slice(0, STACKS).map((code) => h("div", { class: "stack" },
-        h("p", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses`), frames(context, [...model.codes[code]].reverse())));
+    const reach = order.slice(0, STACKS).map((code, place) => {
+        const list = [...model.codes[code]].reverse();
+        const innermost = list[0] ? `, in ${model.functions[list[0].fn].name}` : "";
+        return h("details", { class: "stack", open: place === 0 },
+            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses${innermost}`), frames(context, list));
+    });
     return [
         h("div", {}, h("h3", {}, filter.instance >= 0 ? "Allocated at" : "Allocated at (its first object in this list)"), born.length > 0 ? frames(context, born) : h("p", { class: "faint" }, "No allocation stack: it is no block of the heap, or it was there before the recording.")),
         h("div", {}, h("h3", {}, defined("Accessed by", "Functions")), ...reach, order.length > STACKS && h("p", { class: "faint" }, `and ${plural(order.length - STACKS, "more call stack", "more call stacks")}`)),

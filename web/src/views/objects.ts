@@ -2,7 +2,7 @@
 
 import { lineOf, lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
-import { h, type Child } from "../dom";
+import { h, replace, type Child } from "../dom";
 import { bare, bytes, count, interval, marginPercent, percent, plural } from "../format";
 import { PATTERNS } from "../model";
 import * as palette from "../palette";
@@ -35,18 +35,25 @@ export function objects(context: Context): View & { focusSearch: () => void } {
         searchHint: "Search objects",
         key: (row) => (row.instance >= 0 ? `i${row.instance}` : `s${row.site}`),
         isChosen: (row) => (row.instance >= 0 ? store.filter.instance === row.instance : row.site >= 0 && store.filter.site === row.site && store.filter.instance < 0),
+        canChoose: (row) => row.instance >= 0 || row.site >= 0,
         choose: (row) => {
             if (row.instance >= 0) store.toggle({ instance: row.instance, site: -1 });
-            else if (row.site >= 0) store.toggle({ site: row.site, instance: -1 });
+            else store.toggle({ site: row.site, instance: -1 });
         },
         label: (row) => `${row.name} ${row.place}, ${percent(row.share[0])} of accesses`,
         note: () => note(context),
     });
+    const keys = h("span", { class: "keys" });
     const element = h("section", { class: "card objects", id: "objects-section", tabindex: -1, "aria-label": "Objects" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Objects", "The decision row")), choice, h("span", { class: "faint hint" }, "All in %. Choose a row to see its threads, pages, time and code")), table.element);
+        h("div", { class: "card-head" }, h("h2", {}, defined("Objects", "The decision row")), choice, keys, h("span", { class: "faint hint" }, "All in %. Choose a row to see its threads, pages, time and code")), table.element);
     return {
         element,
-        render: (selection) => table.render(rows(context, selection)),
+        render: (selection) => {
+            // Beside the columns From and On; many nodes are told apart by the bars' tool tips alone.
+            const few = model.head.nodes.length <= 9 ? model.head.nodes : [];
+            replace(keys, ...few.map((_, node) => h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), model.nodeName(node))));
+            table.render(rows(context, selection));
+        },
         focusSearch: () => table.focusSearch(),
     };
 }

@@ -24,7 +24,8 @@ export function threads(context: Context): View {
         text: (line) => `${line.thread} ${model.threadName(line.thread)} ${line.row?.start_function ?? ""}`,
         key: (line) => String(line.thread),
         isChosen: (line) => store.filter.thread === line.thread && line.thread >= 0,
-        choose: (line) => line.thread >= 0 && store.toggle({ thread: line.thread }),
+        canChoose: (line) => line.thread >= 0,
+        choose: (line) => store.toggle({ thread: line.thread }),
         label: (line) => `thread ${line.thread} ${model.threadName(line.thread)}`,
         columns: [
             { name: "thread", title: "Thread", isText: false, value: (line) => -line.thread, cell: (line) => [h("span", { class: "name" }, line.thread < 0 ? "others" : `${line.thread}`), h("span", { class: "place" }, model.threadName(line.thread))] },

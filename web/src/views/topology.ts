@@ -20,6 +20,26 @@ const MARGIN = 26;
 
 interface Load { from: Endpoint; to: Endpoint; accesses: number; bandwidth: number | null; kind: string }
 
+/** More nodes than this do not fit a picture with room for every link's figure. */
+const MANY = 16;
+/** Links that are drawn then, and that get a label. */
+const BUSIEST = 24;
+const LABELLED = 6;
+
+/** Many nodes: small cards in rows, whatever the machine's own layout. */
+function compact(machine: Machine): Machine {
+    const [width, height, gapX, gapY] = [92, 62, 26, 36];
+    const columns = Math.ceil(Math.sqrt(machine.nodes.length * 1.1));
+    const rows = Math.ceil(machine.nodes.length / columns);
+    const at = (index: number): { x: number; y: number } => ({ x: (index % columns) * (width + gapX) + width / 2, y: Math.floor(index / columns) * (height + gapY) + height / 2 });
+    const middle = (router: number): { x: number; y: number } => at(Math.floor((router + 0.5) * machine.nodes.length / Math.max(machine.routers.length, 1)));
+    return {
+        ...machine, card_width: width, card_height: height, width: columns * (width + gapX) - gapX, height: rows * (height + gapY) - gapY,
+        nodes: machine.nodes.map((node, index) => ({ ...node, ...at(index) })),
+        routers: machine.routers.map((router, index) => ({ ...router, x: middle(index).x, y: middle(index).y + height / 2 + gapY / 2 })),
+    };
+}
+
 /** Accesses on every link: each pair's, spread evenly over its routes. Where no link is known, pairs themselves. */
 function loads(machine: Machine, nodes: readonly number[], cells: Float64Array, position: (node: number) => number): Load[] {
     const n = nodes.length;
@@ -43,7 +63,7 @@ function loads(machine: Machine, nodes: readonly number[], cells: Float64Array, 
 export function topology(context: Context): View {
     const { model, store } = context;
     const { head } = model;
-    const machine = head.machine;
+    const machine = head.machine && head.machine.nodes.length > MANY ? compact(head.machine) : head.machine;
     const picture = h("div", { class: "machine" });
     const legend = h("div", { class: "legend" });
     let rows: (string | number)[][] = [];
@@ -62,7 +82,7 @@ export function topology(context: Context): View {
         replace(picture, scene.draw());
         rows = scene.table();
         refresh(table);
-        drawLegend(legend, isFiltered && !total(cells.all())[0]);
+        drawLegend(legend, isFiltered && !total(cells.all())[0], machine);
     };
     return { element, render };
 }
@@ -72,9 +92,10 @@ function timeCovered({ model, store }: Context): number {
     return time ? Math.min(time[1], model.end()) - Math.max(time[0], model.head.start_ns) : model.head.duration_ns;
 }
 
-function drawLegend(legend: HTMLElement, isEmpty: boolean): void {
+function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine): void {
     const steps = Array.from({ length: 24 }, (_, i) => h("span", { style: { background: palette.load(i / 23) } }));
     replace(legend, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, ...steps), h("span", {}, "100 % of accesses"),
+        machine.nodes.length > MANY && h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
         h("span", { class: "faint" }, isEmpty ? "No access passes the filters." : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter."));
 }
 
@@ -114,13 +135,15 @@ class Scene {
     draw(): SVGSVGElement {
         const { machine } = this;
         const [width, height] = [machine.width + 2 * MARGIN, machine.height + 2 * MARGIN];
-        const links = this.loads.map((load) => this.arrow(load));
+        const isMany = machine.nodes.length > MANY;
+        const busiest = [...this.loads].sort((a, b) => b.accesses - a.accesses);
+        const links = (isMany ? busiest.slice(0, BUSIEST).filter((load) => load.accesses > 0) : this.loads).map((load) => this.arrow(load));
         const cards = machine.nodes.map((_, index) => this.card(index));
         const routers = machine.routers.map((router) => svg("g", { class: "router" },
             svg("rect", { x: router.x - ROUTER[0] / 2 + MARGIN, y: router.y - ROUTER[1] / 2 + MARGIN, width: ROUTER[0], height: ROUTER[1], rx: ROUTER[1] / 2 }),
             svg("text", { x: router.x + MARGIN, y: router.y + MARGIN + 4, "text-anchor": "middle" }, router.name.slice(0, 15))));
         const title = `${machine.name}: ${machine.nodes.map((node) => `node ${node.id} serves ${percent(this.served(this.context.model.position(node.id)))}`).join(", ")}`;
-        const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "topology-picture", role: "group", "aria-label": title }, ...links.map((link) => link.line), ...cards, ...routers, ...links.map((link) => link.label));
+        const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "topology-picture", role: "group", "aria-label": title }, ...links.map((link) => link.line), ...cards, ...routers, ...(isMany ? links.slice(0, LABELLED) : links).map((link) => link.label));
         picture.style.maxWidth = `${Math.max(width * 1.15, 420)}px`;
         return picture;
     }
@@ -184,17 +207,20 @@ class Scene {
         const [x, y] = [node.x - w / 2 + MARGIN, node.y - half + MARGIN];
         const [served, made] = [this.served(position), this.made(position)];
         const { filter } = store;
+        const isSmall = this.machine.nodes.length > MANY;
         const own = made > 0 ? `${shortPercent(this.local(position) / made)} of these local` : "";
         const size = node.memory_bytes > 0 ? bytes(node.memory_bytes) : "no memory";
         const memory = part({
             x, y, width: w, height: half + 6, fill: palette.load(served), ink: palette.inkOnLoad(served), isChosen: filter.home === position,
             label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the accesses`, choose: () => store.toggle({ home: position }),
-            lines: [[`Node ${node.id}`, 12, 18, "node-name"], [shortPercent(served), 12, 43, "node-figure"], [size, w - 12, 18, "node-note"], [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"]],
+            lines: isSmall ? [[`Node ${node.id}`, 8, 15, "node-name"], [shortPercent(served), 8, 31, "node-name"]]
+                : [[`Node ${node.id}`, 12, 18, "node-name"], [shortPercent(served), 12, 43, "node-figure"], [size, w - 12, 18, "node-note"], [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"]],
         });
         const cpus = part({
             x, y: y + half + 6, width: w, height: half - 6, fill: palette.themed("--panel"), ink: palette.themed("--ink"), isChosen: filter.from === position,
             label: `CPUs of node ${node.id} make ${percent(made)} of the accesses${own && `, ${own}`}`, choose: () => store.toggle({ from: position }),
-            lines: [[node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}` : "no CPUs", 12, 18, "node-cpus"], [own, 12, 34, "node-cpus"]],
+            lines: isSmall ? [[node.cpus > 0 ? `make ${shortPercent(made)}` : "no CPUs", 8, 17, "node-cpus"]]
+                : [[node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}` : "no CPUs", 12, 18, "node-cpus"], [own, 12, 34, "node-cpus"]],
         });
         const colour = svg("rect", { x, y: y + half + 6, width: 4, height: half - 6, fill: palette.node(position) });
         return svg("g", { class: "node" }, memory, cpus, colour, svg("rect", { x, y, width: w, height: half * 2, rx: 8, class: "outline" }));

@@ -45,11 +45,18 @@ pub fn verdict(headline: &Headline, nodes: &[NodeId]) -> Vec<Words> {
     });
     let busiest = busiest.unwrap_or_default();
     match headline.verdict {
-        Verdict::NothingSeen => vec![strong("No memory access was recorded."), plain(" Objects and threads are listed all the same.")],
-        Verdict::NothingToFix => {
-            vec![strong("Nothing to fix."), plain(" Accesses are mostly local and the memory controllers evenly loaded.")]
+        Verdict::NothingSeen => {
+            vec![strong("No memory access was recorded."), plain(" Objects and threads are listed all the same.")]
         }
-        Verdict::Remote => vec![strong("Accesses travel"), plain(" to other nodes; the memory controllers are evenly loaded.")],
+        Verdict::NothingToFix => {
+            vec![
+                strong("Nothing to fix."),
+                plain(" Accesses are mostly local and the memory controllers evenly loaded."),
+            ]
+        }
+        Verdict::Remote => {
+            vec![strong("Accesses travel"), plain(" to other nodes; the memory controllers are evenly loaded.")]
+        }
         Verdict::Imbalanced => vec![strong("Accesses pile up:"), plain(&format!(" {busiest}."))],
         Verdict::RemoteAndImbalanced => {
             vec![strong("Accesses travel and pile up:"), plain(&format!(" {busiest}."))]
@@ -118,7 +125,9 @@ fn lies(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let pages = if row.instances > 1 { "their pages" } else { "its pages" };
     match most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes) {
         Some((node, share)) if share >= 0.995 => format!("all of {pages} lie on node {node}"),
-        Some((node, share)) if share >= ONE_NODE => format!("{} of {pages} in use lie on node {node}", units::percent(share)),
+        Some((node, share)) if share >= ONE_NODE => {
+            format!("{} of {pages} in use lie on node {node}", units::percent(share))
+        }
         Some(_) => format!("{pages} are spread over the nodes"),
         None => format!("where {pages} lie is not known"),
     }
@@ -151,7 +160,10 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
             Some(node) => format!(
                 "Several nodes use it, with writes: let each thread touch its own part first, or spread its pages to relieve node {node}."
             ),
-            None => "Several nodes use it, with writes: if each thread has a part of its own, let it touch that part first.".to_owned(),
+            None => {
+                "Several nodes use it, with writes: if each thread has a part of its own, let it touch that part first."
+                    .to_owned()
+            }
         },
     }
 }

@@ -78,7 +78,8 @@ pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
         "strings": tables.strings(),
         "definitions": METRICS,
     });
-    let program = page.heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
+    let program =
+        page.heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
     Head { value: compact(value), program: program.to_owned(), summary }
 }
 

@@ -83,6 +83,9 @@ mod tests {
 
     #[test]
     fn markup_in_names_is_only_text() {
-        assert_eq!(escape("<script>alert('x')</script> & \"y\"\0"), "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot; ");
+        assert_eq!(
+            escape("<script>alert('x')</script> & \"y\"\0"),
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot; "
+        );
     }
 }

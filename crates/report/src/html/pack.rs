@@ -44,13 +44,7 @@ impl Columns {
         }
     }
 
-    fn column<const N: usize>(
-        &mut self,
-        name: &str,
-        kind: &str,
-        length: usize,
-        values: impl Iterator<Item = [u8; N]>,
-    ) {
+    fn column<const N: usize>(&mut self, name: &str, kind: &str, length: usize, values: impl Iterator<Item = [u8; N]>) {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         self.directory.insert(name.to_owned(), json!([kind, self.bytes.len(), length]));
         values.for_each(|value| self.bytes.extend_from_slice(&value));
@@ -126,7 +120,8 @@ mod tests {
 
     #[test]
     fn estimates_become_triples_and_floats_short() {
-        let value = json!({"share": {"value": 0.123_456_789, "low": 0.0, "high": 1.0}, "n": 3, "x": 1e300, "none": null});
+        let value =
+            json!({"share": {"value": 0.123_456_789, "low": 0.0, "high": 1.0}, "n": 3, "x": 1e300, "none": null});
         let expected = json!({"share": [0.123_456_8, 0, 1], "n": 3, "x": 1e300, "none": null});
         assert_eq!(compact(value), expected);
     }
@@ -171,7 +166,8 @@ mod tests {
         };
         let digits: Vec<u8> = text.bytes().filter(|&digit| digit != b'=').map(value).collect();
         let groups = digits.chunks(4).flat_map(|chunk| {
-            let group = chunk.iter().fold(0u32, |group, &digit| group << 6 | u32::from(digit)) << (6 * (4 - chunk.len()));
+            let group =
+                chunk.iter().fold(0u32, |group, &digit| group << 6 | u32::from(digit)) << (6 * (4 - chunk.len()));
             group.to_be_bytes()[1..chunk.len()].to_vec()
         });
         groups.collect()

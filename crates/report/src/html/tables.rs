@@ -89,7 +89,8 @@ impl<'t> Tables<'t> {
             // In order of time: differences are small numbers.
             Grain::Samples => {
                 let before = std::iter::once(cube.start).chain(rows.time.iter().copied());
-                let steps: Vec<f64> = rows.time.iter().zip(before).map(|(time, last)| (time.0 - last.0) as f64).collect();
+                let steps: Vec<f64> =
+                    rows.time.iter().zip(before).map(|(time, last)| (time.0 - last.0) as f64).collect();
                 columns.numbers("row_step", &steps);
             }
             Grain::Cells(_) => {
@@ -123,7 +124,10 @@ impl<'t> Tables<'t> {
         whole("instance_address_high", objects.iter().map(|object| (object.address.0 >> 32) as u32).collect());
         whole("instance_thread", objects.iter().map(|object| object.thread.map_or(NONE, |thread| thread.0)).collect());
         whole("instance_node", objects.iter().map(|o| o.node.map_or(NONE, |node| u32::from(node.0))).collect());
-        whole("instance_samples", rows.iter().map(|row| u32::try_from(row.tally.samples).unwrap_or(NONE - 1)).collect());
+        whole(
+            "instance_samples",
+            rows.iter().map(|row| u32::try_from(row.tally.samples).unwrap_or(NONE - 1)).collect(),
+        );
         let mut numbers = |name: &str, values: Vec<f64>| columns.numbers(name, &values);
         numbers("instance_address_low", objects.iter().map(|object| f64::from(object.address.0 as u32)).collect());
         numbers("instance_bytes", objects.iter().map(|object| object.bytes as f64).collect());

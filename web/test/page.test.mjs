@@ -1,0 +1,357 @@
+// Drives the pages that `numapilot report --html` wrote, in a real browser: every view, every way to choose, no error, no request.
+//
+// NUMAPILOT_PAGES names a folder with the pages and, beside `NAME.html`, the figures of `numapilot report --json` in `NAME*.json`. The Rust test
+// crates/cli/tests/html.rs makes it and starts this. CHROMIUM is the browser's path.
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const folder = process.env.NUMAPILOT_PAGES;
+assert.ok(folder, "NUMAPILOT_PAGES names the folder with the pages");
+const file = (name) => pathToFileURL(join(folder, name)).href;
+const figures = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
+
+let browser;
+before(async () => {
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
+});
+after(() => browser?.close());
+
+/** Opens a page and holds it to the rules at its end: no console output, no error, no request but for itself, no script from data. */
+async function open(name, { fragment = "", width = 1400, height = 900, colorScheme = "light" } = {}) {
+    const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
+    const complaints = [];
+    page.on("console", (message) => complaints.push(`console: ${message.text()}`));
+    page.on("pageerror", (error) => complaints.push(`error: ${error.stack}`));
+    page.on("dialog", (dialog) => {
+        complaints.push(`dialog: ${dialog.message()}`);
+        void dialog.dismiss();
+    });
+    page.on("request", (request) => {
+        if (request.url().split("#")[0] !== file(name)) complaints.push(`request: ${request.url()}`);
+    });
+    await page.goto(file(name) + fragment);
+    await page.waitForSelector("html[data-ready=yes]");
+    const done = async () => {
+        assert.deepEqual(complaints, []);
+        await page.close();
+    };
+    return { page, done };
+}
+
+/** Waits until what was chosen is drawn. */
+const drawn = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+const text = (page, selector) => page.locator(selector).first().innerText();
+const percentOf = (words) => Number(/(\d+(?:\.\d+)?)/.exec(words)[1]);
+const ones = (values) => values.reduce((sum, value) => sum + value, 0);
+
+/** Whether a canvas shows more than one colour. */
+const isPainted = (page, selector) => page.locator(selector).first().evaluate((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set();
+    for (let i = 0; i < data.length && colours.size < 3; i += 4) if (data[i + 3] > 0) colours.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+    return colours.size > 1;
+});
+
+test("the first screen says what ran, the three figures, the object, and draws the machine", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const report = figures("streamcluster.json");
+    const totals = report.headline.totals;
+    assert.match(await text(page, ".masthead"), /streamcluster/);
+    assert.match(await text(page, ".masthead"), /opteron-8385/);
+    assert.match(await text(page, ".masthead"), /simulated machine/);
+    const values = await page.locator(".figure-value").allInnerTexts();
+    assert.equal(percentOf(values[0]), Number((totals.remote_share.value * 100).toFixed(1)));
+    assert.equal(percentOf(values[1]), Number((totals.imbalance.population.value * 100).toFixed(0)));
+    assert.equal(percentOf(values[2]), Number((report.headline.top.share.value * 100).toFixed(1)));
+    assert.match(values[0], /±/, "a sampled figure has its interval");
+    assert.match(await text(page, ".findings li"), /^block \(streamcluster\.cpp:\d+/);
+    // All of it above the fold.
+    for (const part of [".verdict", ".figures", ".findings li", ".topology-picture"]) {
+        const box = await page.locator(part).first().boundingBox();
+        assert.ok(box && box.y + box.height <= 900, `${part} ends at ${box?.y + box?.height}`);
+    }
+    const links = report.links;
+    assert.equal(await page.locator(".wire").count(), links.length);
+    const labels = await page.locator(".wire-label").evaluateAll((texts) => texts.map((text) => text.lastChild.textContent));
+    const shown = labels.map((words) => percentOf(words));
+    const all = ones(report.matrix.accesses.flat().map((estimate) => estimate.value));
+    const busiest = Math.max(...links.map((link) => link.accesses));
+    assert.ok(Math.abs(Math.max(...shown) - busiest / all * 100) < 0.6, `${shown} against ${busiest / all}`);
+    await done();
+});
+
+test("every view is drawn", async () => {
+    const { page, done } = await open("streamcluster.html");
+    assert.ok(await isPainted(page, "canvas.timeline"));
+    assert.ok(await page.locator(".objects tbody tr").count() >= 2);
+    assert.ok(await page.locator(".flame .block").count() >= 3);
+    assert.ok(await page.locator(".functions tbody tr").count() >= 2);
+    assert.equal(await page.locator(".threads tbody tr").count(), 16);
+    assert.ok(await isPainted(page, ".threads canvas.spark"));
+    assert.equal(await page.locator(".matrix-table .cell").count(), 16);
+    assert.match(await text(page, ".latency"), /instrument observes accesses.*no latency was measured/s);
+    assert.equal(await page.locator(".chart").count(), 4);
+    for (const path of await page.locator(".chart .line").all()) assert.match(await path.getAttribute("d"), /^M/);
+    assert.match(await text(page, ".about"), /every sample/);
+    await done();
+});
+
+test("an object's threads, pages and stacks are shown when it is chosen, and everything else is filtered by it", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const before = await page.locator(".figure-value").allInnerTexts();
+    await page.locator(".objects tbody tr", { hasText: "points.p" }).click();
+    await drawn(page);
+    assert.match(page.url(), /#site=S\d+$/);
+    assert.ok(await isPainted(page, "#object-detail canvas.strips"));
+    assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=0"));
+    assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=1"));
+    assert.ok(await page.locator("#object-detail .stack").count() >= 1);
+    assert.match(await text(page, "#object-detail .frames"), /streamcluster\.cpp:\d+/);
+    assert.notDeepEqual(await page.locator(".figure-value").allInnerTexts(), before);
+    assert.match(await text(page, ".chip"), /object points\.p/);
+    assert.match(await text(page, ".passing"), /estimated from/);
+    assert.equal(await page.locator(".objects tbody tr").count() >= 2, true, "other objects stay to be chosen");
+    await page.locator(".chip").click();
+    await drawn(page);
+    assert.deepEqual(await page.locator(".figure-value").allInnerTexts(), before);
+    assert.equal(await page.locator("#object-detail").isVisible(), false);
+    await done();
+});
+
+test("time, nodes, threads, functions and directions filter; each has a chip and a place in the link", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const passing = async () => percentOf(await text(page, ".passing"));
+    const choose = async (what, action, fragment) => {
+        await action();
+        await drawn(page);
+        assert.match(page.url(), fragment, what);
+        const share = await passing();
+        assert.ok(share > 0 && share < 100, `${what}: ${share} %`);
+        await page.getByRole("button", { name: "Clear all" }).click();
+        await drawn(page);
+        assert.equal(await page.locator(".chip").count(), 0);
+    };
+    const stage = await page.locator(".stage").boundingBox();
+    await choose("time by dragging", async () => {
+        await page.mouse.move(stage.x + stage.width * 0.2, stage.y + 40);
+        await page.mouse.down();
+        await page.mouse.move(stage.x + stage.width * 0.4, stage.y + 40, { steps: 4 });
+        assert.ok(await page.locator(".tip").isVisible());
+        await page.mouse.up();
+    }, /time=\d+-\d+/);
+    await choose("time by keyboard", async () => {
+        await page.locator(".stage").focus();
+        await page.keyboard.press("Shift+ArrowRight");
+        await page.keyboard.press("Shift+ArrowRight");
+        await page.keyboard.press("ArrowRight");
+    }, /time=\d+-\d+/);
+    await choose("a node's CPUs", () => page.getByRole("button", { name: /^CPUs of node 1 / }).click(), /from=1/);
+    await choose("a node's CPUs by keyboard", async () => {
+        await page.getByRole("button", { name: /^CPUs of node 2 / }).focus();
+        await page.keyboard.press("Enter");
+    }, /from=2/);
+    await choose("a node's memory", () => page.getByRole("button", { name: /^Memory of node 0 / }).click(), /home=0/);
+    await choose("a cell of the matrix", () => page.locator(".matrix-table .cell").nth(4).click(), /from=1&home=0/);
+    await choose("a thread", () => page.locator(".threads tbody tr").nth(3).click(), /thread=\d+/);
+    await choose("a function", () => page.locator(".functions tbody tr").first().click(), /function=\d+/);
+    await choose("remote accesses", () => page.locator(".filters select").selectOption("remote"), /only=remote/);
+    await choose("writes", () => page.locator(".filters select").selectOption("writes"), /only=writes/);
+    await choose("a function of the flame graph", async () => {
+        await page.locator(".flame .block[data-depth='2']").first().click();
+        await page.getByRole("button", { name: "Filter by this function" }).click();
+    }, /function=\d+/);
+    await done();
+});
+
+test("a thread shows its event flow, and a thread and an object together what it does there", async () => {
+    const { page, done } = await open("streamcluster.html", { fragment: "#thread=5" });
+    await page.locator(".flow summary").click();
+    assert.ok(await page.locator(".flow tbody tr").count() >= 50);
+    const times = await page.locator(".flow tbody tr td:first-child").allInnerTexts();
+    assert.ok(times.length > 0 && times.every((time) => / (ns|µs|ms|s)$/.test(time)), times.slice(0, 3).join());
+    await page.locator(".flow tbody button", { hasText: "block" }).first().click();
+    await drawn(page);
+    assert.match(page.url(), /thread=5&site=S\d+/);
+    assert.equal(await page.locator(".chip").count(), 2);
+    await done();
+});
+
+test("what the page works out under a filter is what the report says of it", async () => {
+    const report = figures("streamcluster.part.json");
+    const { start, end } = figures("streamcluster.range.json");
+    const { page, done } = await open("streamcluster.html", { fragment: `#time=${start}-${end}&from=1` });
+    const values = await page.locator(".figure-value").allInnerTexts();
+    const says = await page.locator(".figure-says").allInnerTexts();
+    const remote = report.headline.totals.remote_share;
+    const half = (remote.high - remote.low) / 2 * 100;
+    assert.equal(values[0].replace(/\s/g, ""), `${(remote.value * 100).toFixed(1)}±${Math.max(half, 0.1).toFixed(1)}%`);
+    assert.match(says[0], new RegExp(`from ${report.headline.totals.samples} samples`));
+    const imbalance = report.headline.totals.imbalance.population;
+    assert.equal(percentOf(values[1]), Number((imbalance.value * 100).toFixed(0)));
+    for (const site of report.sites.filter((row) => row.key !== "unknown").slice(0, 3)) {
+        const row = page.locator(`.objects tbody tr`, { hasText: site.place }).filter({ hasText: site.name }).first();
+        const cells = await row.locator("td").allInnerTexts();
+        assert.match(cells[1].replace(/\s/g, ""), new RegExp(`^${(site.share.value * 100).toFixed(1)}`), `${site.name}: ${cells}`);
+        const own = (site.share.high - site.share.low) / 2 * 100;
+        if (own > 0) assert.match(cells[1].replace(/\s/g, ""), new RegExp(`±${Math.max(own, 0.1).toFixed(1)}$`), site.name);
+        assert.equal(cells[3], site.remote.value <= 0 ? "·" : site.remote.value < 0.005 ? "<1" : (site.remote.value * 100).toFixed(0), `${site.name}: ${cells}`);
+        assert.equal(cells[11], String(site.threads), `${site.name}: ${cells}`);
+        const bar = await row.locator(".node-bar").first().getAttribute("aria-label");
+        assert.match(bar, /^node 1 100\.0 %$/, "all of it is from the chosen node");
+    }
+    await done();
+});
+
+test("tables sort and search, and the link remembers both", async () => {
+    const { page, done } = await open("streamcluster.html");
+    const first = () => page.locator(".objects tbody tr .name").first().innerText();
+    await page.locator(".objects button.sort", { hasText: "Size" }).click();
+    await drawn(page);
+    assert.equal(await first(), "block");
+    await page.locator(".objects button.sort", { hasText: "Size" }).click();
+    await drawn(page);
+    assert.notEqual(await first(), "block");
+    await page.keyboard.press("/");
+    await page.keyboard.type("points");
+    await drawn(page);
+    assert.match(await text(page, ".objects tbody tr"), /points/);
+    assert.equal(await page.locator(".objects tbody tr", { hasText: "block" }).count(), 0);
+    assert.match(page.url(), /objects\.sort=bytes%7Eup/);
+    assert.match(page.url(), /objects\.find=points/);
+    const link = page.url().slice(page.url().indexOf("#"));
+    await done();
+    const again = await open("streamcluster.html", { fragment: link });
+    assert.match(await text(again.page, ".objects tbody tr"), /points/);
+    assert.equal(await again.page.locator(".objects tbody tr", { hasText: "block" }).count(), 0);
+    assert.equal(await again.page.locator(".objects input").inputValue(), "points");
+    await again.done();
+});
+
+test("objects are listed one by one, and each can be chosen", async () => {
+    const { page, done } = await open("streamcluster.html");
+    await page.locator(".objects select").selectOption("instance");
+    await drawn(page);
+    await page.locator(".objects tbody tr", { hasText: "block" }).click();
+    await drawn(page);
+    assert.match(page.url(), /object=\d+/);
+    assert.match(await text(page, "#object-detail .where-born"), /64\.0 MiB|32\.0 MiB/);
+    assert.match(await text(page, "#object-detail .where-born"), /born at/);
+    await done();
+});
+
+test("the flame graph zooms, and turns to allocation sites", async () => {
+    const { page, done } = await open("streamcluster.html");
+    await page.locator(".flame .block[data-depth='1']").first().click();
+    assert.ok(await page.getByRole("button", { name: "Zoom out" }).isVisible());
+    await page.getByRole("button", { name: "Zoom out" }).click();
+    await page.locator(".flame-card select[aria-label='Whose call stacks']").selectOption("birth");
+    await drawn(page);
+    assert.ok(await page.locator(".flame .block", { hasText: "block" }).count() >= 1);
+    await page.locator(".flame-card select[aria-label='Which accesses']").selectOption("all");
+    await drawn(page);
+    assert.match(await text(page, ".flame .block"), /all accesses/);
+    await done();
+});
+
+test("every figure has its definition one click away", async () => {
+    const { page, done } = await open("streamcluster.html", { fragment: "#site=S0" });
+    await page.locator(".objects tbody tr").first().click();
+    await drawn(page);
+    const terms = await page.locator("button.define").evaluateAll((buttons) => [...new Set(buttons.map((button) => button.dataset.term))]);
+    assert.ok(terms.length >= 20, terms.join());
+    for (const term of terms) {
+        await page.locator(`button.define[data-term="${term}"]`).first().click();
+        assert.equal(await page.locator("dialog .looked-up").count(), 1, `${term} is defined`);
+        await page.keyboard.press("Escape");
+    }
+    assert.equal(await page.locator("dialog[open]").count(), 0);
+    await done();
+});
+
+test("keys work: theme, definitions, escape lifts the last filter", async () => {
+    const { page, done } = await open("streamcluster.html", { fragment: "#thread=2&only=remote" });
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.keyboard.press("t");
+    assert.notEqual(await background(), light);
+    await page.keyboard.press("?");
+    assert.ok(await page.locator("dialog[open]").count() === 1);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Escape");
+    await drawn(page);
+    assert.match(page.url(), /#thread=2$/);
+    await done();
+});
+
+test("pictures have tables behind them", async () => {
+    const { page, done } = await open("streamcluster.html", { fragment: "#site=S0" });
+    await page.locator(".objects tbody tr").first().click();
+    await drawn(page);
+    const pictures = page.locator("details.behind");
+    assert.ok(await pictures.count() >= 6);
+    for (const picture of await pictures.all()) {
+        await picture.locator("summary").click();
+        assert.ok(await picture.locator("tbody tr").count() > 0, await picture.locator("caption").innerText());
+    }
+    await done();
+});
+
+test("narrow and dark screens scroll only down, and paper gets everything", async () => {
+    for (const colorScheme of ["light", "dark"]) {
+        const { page, done } = await open("streamcluster.html", { width: 500, colorScheme });
+        await page.locator(".objects tbody tr").first().click();
+        await drawn(page);
+        const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+        assert.ok(wide <= room, `${colorScheme}: ${wide} pixels on ${room}`);
+        await page.emulateMedia({ media: "print" });
+        assert.equal(await page.locator(".filterbar nav").isVisible(), false);
+        assert.ok(await page.locator(".about").isVisible());
+        await done();
+    }
+});
+
+test("links that make no sense show the whole", async () => {
+    for (const fragment of ["#time=9-1&from=77&thread=9999&site=S99999999&object=4000000&function=-1&only=nonsense", "#%", "#time=x&&&="]) {
+        const { page, done } = await open("streamcluster.html", { fragment });
+        assert.equal(await page.locator(".chip").count(), 0, fragment);
+        await done();
+    }
+});
+
+/** Whatever was recorded: the page is drawn, narrow and wide, and choosing works as far as there is something to choose. */
+for (const name of readdirSync(folder).filter((name) => name.endsWith(".html") && name !== "streamcluster.html")) {
+    test(`${name} is drawn and can be explored`, async () => {
+        const report = figures(name.replace(/\.html$/, ".json"));
+        for (const width of [1400, 500]) {
+            const { page, done } = await open(name, { width });
+            const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+            assert.ok(wide <= room, `${wide} pixels on ${room}`);
+            const hasAccesses = report.headline.totals.accesses.value > 0;
+            if (hasAccesses) {
+                const values = await page.locator(".figure-value").allInnerTexts();
+                assert.equal(percentOf(values[0]), Number((report.headline.totals.remote_share.value * 100).toFixed(1)), "the report's own figure");
+                assert.equal(await page.locator(".cell").count(), report.nodes.length ** 2);
+                const rows = page.locator(".objects tbody tr.choosable");
+                const row = rows.nth(Math.min(2, await rows.count() - 1));
+                await row.click();
+                await drawn(page);
+                assert.ok(await page.locator("#object-detail").isVisible());
+                assert.ok(await page.locator(".chip").count() >= 1);
+            } else assert.match(await text(page, ".overview"), /No memory access was recorded/);
+            if (report.recording.thread_count > 0) {
+                await page.locator(".threads tbody tr.choosable").first().click();
+                await drawn(page);
+                assert.match(page.url(), /thread=\d+/);
+            }
+            if (report.limits.length > 0) assert.ok((await text(page, ".about")).includes(report.limits[0]), "losses are listed");
+            // Whatever names hold, it is text: no element came from data.
+            assert.equal(await page.locator("main script, main img, main iframe, main object, main embed, main form, main link").count(), 0);
+            assert.equal(await page.evaluate(() => document.title.includes(" on ")), true);
+            await done();
+        }
+    });
+}
