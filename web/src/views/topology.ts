@@ -28,8 +28,8 @@ const LABELLED = 6;
 
 /** Many nodes: small cards in rows, whatever the machine's own layout. */
 function compact(machine: Machine): Machine {
-    const [width, height, gapX, gapY] = [92, 62, 26, 36];
-    const columns = Math.ceil(Math.sqrt(machine.nodes.length * 1.1));
+    const [width, height, gapX, gapY] = [92, 62, 44, 34];
+    const columns = Math.ceil(Math.sqrt(machine.nodes.length));
     const rows = Math.ceil(machine.nodes.length / columns);
     const at = (index: number): { x: number; y: number } => ({ x: (index % columns) * (width + gapX) + width / 2, y: Math.floor(index / columns) * (height + gapY) + height / 2 });
     const middle = (router: number): { x: number; y: number } => at(Math.floor((router + 0.5) * machine.nodes.length / Math.max(machine.routers.length, 1)));
