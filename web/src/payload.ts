@@ -60,8 +60,6 @@ export interface FunctionRow {
     writes: Estimate; top_site: number | null;
 }
 
-export interface LinkTraffic { link: number; from: Endpoint; to: Endpoint; accesses: number; bytes: number; utilisation: number | null }
-
 export interface Process { index: number; pid: number; exe: string; arguments: string[]; start: number; end: number | null }
 
 export interface Head {
@@ -69,7 +67,7 @@ export interface Head {
     line_sampling: number; clock_khz: number; start_ns: number; duration_ns: number; nodes: number[]; has_memory: boolean[];
     machine: Machine | null; headline: { totals: Totals; top: DecisionRow | null; verdict: string }; verdict: Words[];
     findings: { site: number | null; says: Words[]; advice: string }[];
-    matrix: { nodes: number[]; accesses: Estimate[][]; source: string }; links: LinkTraffic[]; unrouted: number;
+    matrix: { nodes: number[]; accesses: Estimate[][]; source: string };
     site_count: number; sites: DecisionRow[]; threads: ThreadRow[]; function_count: number; functions: FunctionRow[];
     marks: [time: number, text: string][]; processes: Process[]; strings: string[]; definitions: string;
     columns: Record<string, [kind: "u8" | "u16" | "u32" | "f64", offset: number, length: number]>;

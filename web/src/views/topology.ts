@@ -82,7 +82,7 @@ export function topology(context: Context): View {
         replace(picture, scene.draw());
         rows = scene.table();
         refresh(table);
-        drawLegend(legend, isFiltered && !total(cells.all())[0], machine);
+        drawLegend(legend, isFiltered && !total(cells.all())[0], machine, scene.unrouted());
     };
     return { element, render };
 }
@@ -92,9 +92,10 @@ function timeCovered({ model, store }: Context): number {
     return time ? Math.min(time[1], model.end()) - Math.max(time[0], model.head.start_ns) : model.head.duration_ns;
 }
 
-function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine): void {
+function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number): void {
     const steps = Array.from({ length: 24 }, (_, i) => h("span", { style: { background: palette.load(i / 23) } }));
     replace(legend, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, ...steps), h("span", {}, "100 % of accesses"),
+        unrouted > 1e-9 && h("span", { class: "warning" }, `${percent(unrouted)} of the accesses are between nodes without a known route: they are on no arrow.`),
         machine.nodes.length > MANY && h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
         h("span", { class: "faint" }, isEmpty ? "No access passes the filters." : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter."));
 }
@@ -130,6 +131,16 @@ class Scene {
 
     private local(position: number): number {
         return this.share(this.cells[position * this.n + position]);
+    }
+
+    /** Share of accesses between nodes that the machine's description joins by no route: they are on no arrow. */
+    unrouted(): number {
+        if (this.machine.links.length === 0) return 0;
+        const { model } = this.context;
+        let rest = 0;
+        for (let cell = 0; cell < this.cells.length; cell++) if (Math.floor(cell / this.n) !== cell % this.n) rest += this.cells[cell];
+        for (const [home, from, paths] of this.machine.routes) if (paths.length > 0) rest -= this.cells[model.position(from) * this.n + model.position(home)] ?? 0;
+        return this.share(Math.max(rest, 0));
     }
 
     draw(): SVGSVGElement {

@@ -128,7 +128,7 @@ impl<'a> Fold<'a> {
     fn thread(&mut self, access: &AccessRef, weight: f64) -> u32 {
         let rank = self.ranks.threads.get(access.thread.0 as usize).copied().unwrap_or(u32::MAX);
         if rank < self.level.threads {
-            return super::thread_number(access.thread);
+            return access.thread.0;
         }
         self.folded.threads += weight;
         NONE
@@ -150,7 +150,7 @@ pub(super) fn samples(analysis: &Analysis<'_>, fold: &mut Fold<'_>) -> Rows {
     for access in analysis.accesses() {
         let key = fold.key(&access);
         let mut tally = Tally::default();
-        tally.add(&access);
+        tally.add(access);
         let object = access.object.and_then(|id| analysis.trace.object(id));
         let offset = object.map(|object| access.address.0.saturating_sub(object.address.0) / PAGE_BYTES);
         rows.push(&key, access.time, &tally);
@@ -205,14 +205,14 @@ fn at_level(analysis: &Analysis<'_>, ranks: &Ranks, level: Level, budget: usize)
     let mut sums: HashMap<Key, Tally> = HashMap::new();
     for access in analysis.accesses() {
         let key = fold.key(&access);
-        sums.entry(key).or_default().add(&access);
+        sums.entry(key).or_default().add(access);
         if sums.len() > budget {
             return None;
         }
     }
     let mut cells: Vec<(Key, Tally)> = sums.into_iter().collect();
     // Neighbours that share most of their key pack well, and results do not depend on hashing.
-    cells.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    cells.sort_unstable_by_key(|cell| cell.0);
     let mut rows = Rows::default();
     for (key, tally) in &cells {
         rows.push(key, TimeNs(fold.start_ns + u64::from(key.bin) * bin_ns), tally);

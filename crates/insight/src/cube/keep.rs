@@ -92,7 +92,7 @@ impl Ranks {
             let weight = f64::from(access.weight.max(1));
             samples += 1;
             if let Some(tally) = access.object.and_then(|object| tallies.get_mut(object.0 as usize)) {
-                tally.all.add(&access);
+                tally.all.add(access);
                 tally.writes += if access.is_write { weight } else { 0.0 };
                 if let Some(is_remote) = access.is_remote() {
                     tally.known += weight;

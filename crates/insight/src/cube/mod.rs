@@ -10,7 +10,7 @@ mod keep;
 mod side;
 
 use numapilot_flows::{AccessRef, LocationId, SiteId};
-use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs};
+use numapilot_trace::ids::{ObjectId, StackId, TimeNs};
 
 use crate::context::Analysis;
 pub use keep::Level;
@@ -215,8 +215,4 @@ impl Alone {
         }
         flags
     }
-}
-
-fn thread_number(thread: ThreadIndex) -> u32 {
-    thread.0
 }

@@ -16,6 +16,8 @@ use crate::units;
 const SENTENCES: usize = 4;
 /// Share of accesses (all, or remote ones) below which an object gets none, once there is a first.
 const WORTH_A_SENTENCE: f64 = 0.01;
+/// Share of the allocating threads from which objects are said to be theirs alone.
+const PRIVATE: f64 = 0.9;
 /// Share on one node from which that node is named alone.
 const ONE_NODE: f64 = 0.8;
 
@@ -85,24 +87,6 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
         0 | 1 => format!(" ({place}{} of {})", units::bytes(row.bytes), row.kind.word()),
         many => format!(" ({place}{many} {} objects, {} in all)", row.kind.word(), units::bytes(row.bytes)),
     };
-    let users = match (row.threads, row.nodes) {
-        (1, _) => " One thread".to_owned(),
-        (threads, 1) => format!(" {threads} threads on one node"),
-        (threads, nodes) => format!(" {threads} threads on {nodes} nodes"),
-    };
-    let verb = match (row.writes.value, row.threads) {
-        (writes, 1) if writes <= 0.05 => "reads",
-        (writes, 1) if writes >= 0.95 => "writes",
-        (_, 1) => "reads and writes",
-        (writes, _) if writes <= 0.05 => "read",
-        (writes, _) if writes >= 0.95 => "write",
-        _ => "read and write",
-    };
-    let them = if row.instances > 1 { "them" } else { "it" };
-    let writes = match row.read_only_bound {
-        Some(bound) => format!("no write among {} samples: under {}", row.samples, units::percent(bound)),
-        None => format!("{} writes", units::percent(row.writes.value)),
-    };
     Finding {
         site,
         says: vec![
@@ -114,10 +98,40 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
             strong(&units::share(&row.share_of_remote)),
             plain(" of the remote ones; "),
             plain(&format!("{} of its own are remote.", units::percent(row.remote.value))),
-            plain(&format!("{users} {verb} {them} ({writes}); {}.", lies(row, nodes))),
+            plain(&format!(" {}; {}.", users(row), lies(row, nodes))),
         ],
         advice: advice(row, nodes),
     }
+}
+
+/// Who uses it, and how.
+fn users(row: &DecisionRow) -> String {
+    let writes = match row.read_only_bound {
+        Some(bound) => format!("no write among {} samples: under {}", row.samples, units::percent(bound)),
+        None => format!("{} writes", units::percent(row.writes.value)),
+    };
+    let own = row.by_allocator.map_or(0.0, |share| share.value);
+    if row.instances > 1 && own >= PRIVATE {
+        return format!(
+            "Each is used by the thread that allocated it ({} of the accesses; {writes})",
+            units::percent(own)
+        );
+    }
+    let users = match (row.threads, row.nodes) {
+        (1, _) => "One thread".to_owned(),
+        (threads, 1) => format!("{threads} threads on one node"),
+        (threads, nodes) => format!("{threads} threads on {nodes} nodes"),
+    };
+    let verb = match (row.writes.value, row.threads) {
+        (writes, 1) if writes <= 0.05 => "reads",
+        (writes, 1) if writes >= 0.95 => "writes",
+        (_, 1) => "reads and writes",
+        (writes, _) if writes <= 0.05 => "read",
+        (writes, _) if writes >= 0.95 => "write",
+        _ => "read and write",
+    };
+    let them = if row.instances > 1 { "them" } else { "it" };
+    format!("{users} {verb} {them} ({writes})")
 }
 
 /// Where its pages are.
@@ -140,11 +154,8 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
         Pattern::TooFewSamples => "Too few samples to say how it is used.".to_owned(),
         Pattern::Local => "Local already: leave it where it is.".to_owned(),
         Pattern::PrivateRemote => {
-            let by = row.by_allocator.map_or(0.0, |share| share.value);
-            format!(
-                "{} of its accesses are by the thread that allocated it, on pages that others placed: allocate it locally, from a heap per thread or node.",
-                units::percent(by)
-            )
+            "Only its allocating thread uses it, on pages that others placed: allocate it locally, from a heap per thread or node."
+                .to_owned()
         }
         Pattern::UsedElsewhere => {
             let node = row.best_node.map_or_else(|| "the node that uses it".to_owned(), |node| format!("node {node}"));

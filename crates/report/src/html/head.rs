@@ -4,7 +4,6 @@
 use numapilot_insight::Headline;
 use numapilot_insight::cube::Cube;
 use numapilot_insight::cube::Grain;
-use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use serde_json::Value;
 use serde_json::json;
@@ -39,8 +38,6 @@ pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
     let headline = analysis.headline_of(&sites);
     let matrix = analysis.matrix();
     let duration = headline.totals.duration.0;
-    let links = page.machine.map(|machine| link_traffic(&matrix, machine, duration));
-    let (links, unrouted) = links.unwrap_or_default();
     let verdict = findings::verdict(&headline, analysis.nodes());
     let found = findings::findings(&sites, analysis.nodes());
     let functions = analysis.functions();
@@ -66,8 +63,6 @@ pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
         "verdict": verdict,
         "findings": found,
         "matrix": matrix,
-        "links": links,
-        "unrouted": unrouted,
         "site_count": sites.len(),
         "sites": &sites[..sites.len().min(ROWS_WITH_INTERVALS)],
         "threads": analysis.threads(),
