@@ -5,6 +5,7 @@ BUILD := build
 CARGO_FLAGS := --locked
 DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
+DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
 .PHONY: all build demo test bench lint fuzz page setup-demo setup-test setup-bench setup-web workloads clean help
 
@@ -38,7 +39,7 @@ workloads: build
 
 demo: workloads
 	@mkdir -p $(dir $(DEMO_TRACE))
-	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE)
+	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE) $(DEMO_PAGE)
 
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast
