@@ -27,20 +27,21 @@ async function bundle(entry, loader) {
 
 const script = await bundle("src/main.ts", {});
 const style = await bundle("src/style.css", {});
-for (const [name, text, end] of [["script", script, /<\/script|<!--/i], ["style", style, /<\/style/i]]) {
+for (const [name, text, end] of [
+    ["script", script, /<\/script|<!--/i],
+    ["style", style, /<\/style/i],
+]) {
     if (end.test(text)) throw new Error(`the ${name} would end its own element`);
 }
 const hash = (text) => `'sha256-${createHash("sha256").update(text, "utf8").digest("base64")}'`;
-const policy = [
-    "default-src 'none'",
-    `script-src ${hash(script)}`,
-    `style-src ${hash(style)}`,
-    "base-uri 'none'",
-    "form-action 'none'",
-].join("; ");
+const policy = ["default-src 'none'", `script-src ${hash(script)}`, `style-src ${hash(style)}`, "base-uri 'none'", "form-action 'none'"].join("; ");
 
 const stale = [];
-for (const [name, text] of [["report.js", script], ["report.css", style], ["report.csp", policy]]) {
+for (const [name, text] of [
+    ["report.js", script],
+    ["report.css", style],
+    ["report.csp", policy],
+]) {
     const path = join(assets, name);
     if (!process.argv.includes("--check")) writeFileSync(path, text);
     else if (readFileSync(path, "utf8") !== text) stale.push(name);

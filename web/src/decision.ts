@@ -7,9 +7,27 @@ import type { Selection } from "./selection";
 
 /** One line of the object table. Shares without interval are plain numbers. */
 export interface ObjectLine {
-    site: number; instance: number; name: string; place: string; kind: string; bytes: number; instances: number; samples: number; accesses: number;
-    share: Estimate; ofRemote: number; remote: number; pin: number; elsewhere: number; own: number; first: number; writes: number; threads: number;
-    from: ArrayLike<number>; on: ArrayLike<number>; pattern: Pattern;
+    site: number;
+    instance: number;
+    name: string;
+    place: string;
+    kind: string;
+    bytes: number;
+    instances: number;
+    samples: number;
+    accesses: number;
+    share: Estimate;
+    ofRemote: number;
+    remote: number;
+    pin: number;
+    elsewhere: number;
+    own: number;
+    first: number;
+    writes: number;
+    threads: number;
+    from: ArrayLike<number>;
+    on: ArrayLike<number>;
+    pattern: Pattern;
     /** It has no rows of its own, so filters cannot reach it. */
     isFolded: boolean;
 }
@@ -18,23 +36,55 @@ export interface ObjectLine {
 export function lineOf(model: Model, row: DecisionRow): ObjectLine {
     const siteId = typeof row.key === "object" && "site" in row.key ? row.key.site : -1;
     return {
-        site: model.siteById.get(siteId) ?? -1, instance: -1, name: row.name, place: row.place, kind: row.kind, bytes: row.bytes, instances: row.instances,
-        samples: row.samples, accesses: row.accesses[0], share: row.share, ofRemote: row.share_of_remote[0], remote: row.remote[0],
-        pin: row.avoidable_by_pinning?.[0] ?? NaN, elsewhere: row.avoidable_by_allocating_elsewhere[0], own: row.by_allocator?.[0] ?? NaN,
-        first: row.before_others?.[0] ?? NaN, writes: row.writes[0], threads: row.threads, from: row.from_node.map((e) => e[0]), on: row.on_node.map((e) => e[0]),
-        pattern: row.pattern, isFolded: false,
+        site: model.siteById.get(siteId) ?? -1,
+        instance: -1,
+        name: row.name,
+        place: row.place,
+        kind: row.kind,
+        bytes: row.bytes,
+        instances: row.instances,
+        samples: row.samples,
+        accesses: row.accesses[0],
+        share: row.share,
+        ofRemote: row.share_of_remote[0],
+        remote: row.remote[0],
+        pin: row.avoidable_by_pinning?.[0] ?? NaN,
+        elsewhere: row.avoidable_by_allocating_elsewhere[0],
+        own: row.by_allocator?.[0] ?? NaN,
+        first: row.before_others?.[0] ?? NaN,
+        writes: row.writes[0],
+        threads: row.threads,
+        from: row.from_node.map((e) => e[0]),
+        on: row.on_node.map((e) => e[0]),
+        pattern: row.pattern,
+        isFolded: false,
     };
 }
 
 /** Sums from which lines are made, by any numbering of objects. */
 class Groups {
-    readonly samples: Float64Array; readonly weight: Float64Array; readonly variance: Float64Array; readonly known: Float64Array;
-    readonly remote: Float64Array; readonly writes: Float64Array; readonly withOwner: Float64Array; readonly byOwner: Float64Array;
-    readonly remoteWithOwner: Float64Array; readonly remoteByOwner: Float64Array; readonly first: Float64Array;
-    readonly from: Float64Array; readonly fromRemote: Float64Array; readonly fromLocal: Float64Array; readonly home: Float64Array;
+    readonly samples: Float64Array;
+    readonly weight: Float64Array;
+    readonly variance: Float64Array;
+    readonly known: Float64Array;
+    readonly remote: Float64Array;
+    readonly writes: Float64Array;
+    readonly withOwner: Float64Array;
+    readonly byOwner: Float64Array;
+    readonly remoteWithOwner: Float64Array;
+    readonly remoteByOwner: Float64Array;
+    readonly first: Float64Array;
+    readonly from: Float64Array;
+    readonly fromRemote: Float64Array;
+    readonly fromLocal: Float64Array;
+    readonly home: Float64Array;
     readonly threads: Uint32Array;
 
-    constructor(size: number, nodes: number, private readonly words: number) {
+    constructor(
+        size: number,
+        nodes: number,
+        private readonly words: number,
+    ) {
         const column = (): Float64Array => new Float64Array(size);
         const perNode = (): Float64Array => new Float64Array(size * nodes);
         [this.samples, this.weight, this.variance, this.known] = [column(), column(), column(), column()];
@@ -56,7 +106,14 @@ class Groups {
 }
 
 /** Lines of everything that passes the conditions but those in `but`, grouped by `column`. */
-export function lines(model: Model, selection: Selection, column: Int32Array, size: number, but: number, describe: (group: number) => Partial<ObjectLine>): ObjectLine[] {
+export function lines(
+    model: Model,
+    selection: Selection,
+    column: Int32Array,
+    size: number,
+    but: number,
+    describe: (group: number) => Partial<ObjectLine>,
+): ObjectLine[] {
     const { rows, head } = model;
     const n = head.nodes.length;
     const groups = new Groups(size, n, Math.ceil(Math.max(head.threads.length, 1) / 32));
@@ -115,12 +172,28 @@ function line(model: Model, groups: Groups, group: number, n: number, all: Tally
     const won = best < 0 ? 0 : groups.fromRemote[group * n + best];
     const withOwner = groups.withOwner[group];
     const made: ObjectLine = {
-        site: -1, instance: -1, name: "", place: "", kind: "", bytes: 0, instances: 0, samples: tally.samples, accesses: total(tally)[0], share: shareOf(tally, all),
-        ofRemote: ratio(groups.remote[group], allRemote), remote: ratio(groups.remote[group], groups.known[group]),
+        site: -1,
+        instance: -1,
+        name: "",
+        place: "",
+        kind: "",
+        bytes: 0,
+        instances: 0,
+        samples: tally.samples,
+        accesses: total(tally)[0],
+        share: shareOf(tally, all),
+        ofRemote: ratio(groups.remote[group], allRemote),
+        remote: ratio(groups.remote[group], groups.known[group]),
         pin: withOwner > 0 ? ratio(groups.remoteByOwner[group], groups.remoteWithOwner[group]) : NaN,
-        elsewhere: Math.min(Math.max(ratio(won - lost, groups.remote[group]), 0), 1), own: withOwner > 0 ? groups.byOwner[group] / withOwner : NaN,
-        first: withOwner > 0 ? groups.first[group] / withOwner : NaN, writes: ratio(groups.writes[group], weight), threads: groups.threadCount(group),
-        from: nodes(groups.from), on: nodes(groups.home), pattern: "too-few-samples", isFolded: false,
+        elsewhere: Math.min(Math.max(ratio(won - lost, groups.remote[group]), 0), 1),
+        own: withOwner > 0 ? groups.byOwner[group] / withOwner : NaN,
+        first: withOwner > 0 ? groups.first[group] / withOwner : NaN,
+        writes: ratio(groups.writes[group], weight),
+        threads: groups.threadCount(group),
+        from: nodes(groups.from),
+        on: nodes(groups.home),
+        pattern: "too-few-samples",
+        isFolded: false,
     };
     made.pattern = classify(made);
     return made;
@@ -128,7 +201,8 @@ function line(model: Model, groups: Groups, group: number, n: number, all: Tally
 
 function bestNode(model: Model, from: Float64Array): number {
     let best = -1;
-    for (let node = 0; node < from.length; node++) if (model.head.has_memory[node] && from[node] > 0 && (best < 0 || from[node] > from[best])) best = node;
+    for (let node = 0; node < from.length; node++)
+        if (model.head.has_memory[node] && from[node] > 0 && (best < 0 || from[node] > from[best])) best = node;
     return best;
 }
 

@@ -4,7 +4,11 @@
 import { append, h, replace, type Child } from "./dom";
 
 /** `Controller imbalance` and `avoidable_by_pinning` become names that links can point at. */
-const slug = (text: string): string => text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
+const slug = (text: string): string =>
+    text
+        .toLowerCase()
+        .replace(/[^a-z0-9]+/g, "-")
+        .replace(/^-|-$/g, "");
 
 /** Text with `code`, **strong** and *emphasis*. */
 function inline(text: string): Child[] {
@@ -33,13 +37,18 @@ function term(text: string): string | undefined {
 }
 
 function table(lines: string[]): HTMLElement {
-    const cells = (line: string): string[] => line.replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+    const cells = (line: string): string[] =>
+        line
+            .replace(/^\||\|$/g, "")
+            .split("|")
+            .map((cell) => cell.trim());
     const body = h("tbody");
     for (const line of lines.slice(2)) {
         const [first, ...rest] = cells(line);
         const row = h("tr", { id: term(first) }, h("th", { scope: "row" }, ...inline(first)), ...rest.map((cell) => h("td", {}, ...inline(cell))));
         // `samples`, `accesses`, `share` share a row: each leads to it.
-        for (const other of first.match(/`[^`]+`/g)?.slice(1) ?? []) row.firstElementChild?.prepend(h("span", { id: named(`define-${slug(other)}`) }));
+        for (const other of first.match(/`[^`]+`/g)?.slice(1) ?? [])
+            row.firstElementChild?.prepend(h("span", { id: named(`define-${slug(other)}`) }));
         body.append(row);
     }
     return h("table", {}, h("thead", {}, h("tr", {}, ...cells(lines[0]).map((cell) => h("th", { scope: "col" }, ...inline(cell))))), body);
@@ -61,7 +70,10 @@ export function render(text: string): HTMLElement[] {
                 blocks.push(table(lines));
                 lines = [];
             } else if (first.startsWith("* ")) {
-                const items = lines.join("\n").split(/\n(?=\* )/).map((item) => item.replace(/^\* /, "").replace(/\s*\n\s*/g, " "));
+                const items = lines
+                    .join("\n")
+                    .split(/\n(?=\* )/)
+                    .map((item) => item.replace(/^\* /, "").replace(/\s*\n\s*/g, " "));
                 blocks.push(h("ul", {}, ...items.map((item) => h("li", { id: term(item) }, ...inline(item)))));
                 lines = [];
             } else {
@@ -106,7 +118,11 @@ export function define(name: string, label = name): HTMLElement {
         event.stopPropagation();
         showDefinition(name);
     };
-    return h("button", { type: "button", class: "define", "data-term": name, title: `What is ${label}?`, "aria-label": `Definition of ${label}`, click: open }, "?");
+    return h(
+        "button",
+        { type: "button", class: "define", "data-term": name, title: `What is ${label}?`, "aria-label": `Definition of ${label}`, click: open },
+        "?",
+    );
 }
 
 /** Text with its definition behind it. */

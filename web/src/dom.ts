@@ -61,7 +61,13 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
 /** A table behind a picture: closed for eyes that see the picture, there for everybody else. */
 export function behind(title: string, columns: readonly string[], rows: () => readonly (readonly (string | number)[])[]): HTMLElement {
     const body = h("tbody");
-    const table = h("table", { class: "plain" }, h("caption", {}, title), h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))), body);
+    const table = h(
+        "table",
+        { class: "plain" },
+        h("caption", {}, title),
+        h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
+        body,
+    );
     const details = h("details", { class: "behind" }, h("summary", {}, "Figures as a table"), h("div", { class: "scroll" }, table));
     const refill = (): void => {
         if (details.open) replace(body, ...rows().map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell)))));

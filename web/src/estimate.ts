@@ -8,7 +8,11 @@ const Z = 1.959963984540054;
 const FEW = 5;
 
 /** Sums over samples: their number, the accesses they stand for, the sampling variance of these. */
-export interface Tally { samples: number; weight: number; variance: number }
+export interface Tally {
+    samples: number;
+    weight: number;
+    variance: number;
+}
 
 export function exact(value: number): Estimate {
     return [value, value, value];
@@ -26,7 +30,7 @@ export function margin(estimate: Estimate): number {
 export function total(tally: Tally): Estimate {
     const { samples, weight, variance } = tally;
     if (variance <= 0) return exact(weight);
-    const effective = weight * weight / variance;
+    const effective = (weight * weight) / variance;
     const perSample = weight / effective;
     const root = Math.sqrt(effective + 0.375);
     const low = Math.max(root - Z / 2, 0) ** 2 - 0.375;
@@ -46,7 +50,7 @@ function effectiveSamples(part: Tally, all: Tally, share: number): number {
     const byWeights = squared / all.variance;
     const rest = { samples: all.samples - part.samples, variance: Math.max(all.variance - part.variance, 0) };
     const variance = (part.variance * (1 - share) ** 2 + rest.variance * share ** 2) / squared;
-    const byVariance = share * (1 - share) / variance;
+    const byVariance = (share * (1 - share)) / variance;
     if (!Number.isFinite(byVariance)) return byWeights;
     return part.samples < FEW || rest.samples < FEW ? Math.min(byWeights, byVariance) : byVariance;
 }
@@ -55,7 +59,7 @@ function effectiveSamples(part: Tally, all: Tally, share: number): number {
 function wilson(share: number, samples: number): Estimate {
     const z2 = Z * Z;
     const centre = (share + z2 / (2 * samples)) / (1 + z2 / samples);
-    const half = Z / (1 + z2 / samples) * Math.sqrt(share * (1 - share) / samples + z2 / (4 * samples * samples));
+    const half = (Z / (1 + z2 / samples)) * Math.sqrt((share * (1 - share)) / samples + z2 / (4 * samples * samples));
     const clamp = (value: number, low: number, high: number): number => Math.min(Math.max(value, low), high);
     return [share, clamp(centre - half, 0, share), clamp(centre + half, share, 1)];
 }
@@ -81,7 +85,9 @@ export function imbalance(loads: readonly Estimate[]): { population: Estimate; s
 
 /** Sum of independent estimates: margins add in quadrature, on each side. */
 export function sumIndependent(parts: readonly Estimate[]): Estimate {
-    let value = 0, below = 0, above = 0;
+    let value = 0,
+        below = 0,
+        above = 0;
     for (const part of parts) {
         value += part[0];
         below += (part[0] - part[1]) ** 2;

@@ -68,7 +68,7 @@ export function plural(number: number, one: string, many: string): string {
 }
 
 export function hex(high: number, low: number): string {
-    return `0x${(BigInt(high) << 32n | BigInt(low)).toString(16)}`;
+    return `0x${((BigInt(high) << 32n) | BigInt(low)).toString(16)}`;
 }
 
 export function fileName(path: string): string {

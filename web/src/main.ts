@@ -66,15 +66,48 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
     const bar = filterBar(context);
     const table = objects(context);
     const [first, machine, time, detail] = [overview(context), topology(context), timeline(context), objectDetail(context)];
-    const [graph, list, strips, nodes, waits, series, rest] = [flame(context), functions(context), threads(context), matrix(context), latency(context), metrics(context), about(context)];
-    const top = h("header", { class: "top" }, h("div", { class: "brand", "aria-hidden": "true" }, "numa", h("b", {}, "pilot")), masthead(context),
-        h("div", { class: "tools" },
+    const [graph, list, strips, nodes, waits, series, rest] = [
+        flame(context),
+        functions(context),
+        threads(context),
+        matrix(context),
+        latency(context),
+        metrics(context),
+        about(context),
+    ];
+    const top = h(
+        "header",
+        { class: "top" },
+        h("div", { class: "brand", "aria-hidden": "true" }, "numa", h("b", {}, "pilot")),
+        masthead(context),
+        h(
+            "div",
+            { class: "tools" },
             h("button", { type: "button", class: "quiet", title: "Definitions (?)", click: () => definitions.showModal() }, "Definitions"),
-            h("button", { type: "button", class: "quiet", title: "Light or dark (t)", click: turnTheme }, "Light / dark")));
-    const main = h("main", { id: "top", tabindex: -1 },
-        h("div", { class: "first" }, first.element, machine.element), time.element, table.element, detail.element, graph.element, list.element, strips.element,
-        h("div", { class: "halves" }, nodes.element, waits.element), series.element, rest.element);
-    append(document.body, [h("a", { href: "#objects-section", class: "skip", click: () => document.getElementById("objects-section")?.focus() }, "Skip to the objects"), top, bar.element, main, definitions]);
+            h("button", { type: "button", class: "quiet", title: "Light or dark (t)", click: turnTheme }, "Light / dark"),
+        ),
+    );
+    const main = h(
+        "main",
+        { id: "top", tabindex: -1 },
+        h("div", { class: "first" }, first.element, machine.element),
+        time.element,
+        table.element,
+        detail.element,
+        graph.element,
+        list.element,
+        strips.element,
+        h("div", { class: "halves" }, nodes.element, waits.element),
+        series.element,
+        rest.element,
+    );
+    append(document.body, [
+        h("a", { href: "#objects-section", class: "skip", click: () => document.getElementById("objects-section")?.focus() }, "Skip to the objects"),
+        top,
+        bar.element,
+        main,
+        definitions,
+    ]);
     keys(context, definitions, () => table.focusSearch());
     return [bar, first, machine, time, table, detail, graph, list, strips, nodes, waits, series, rest];
 }
@@ -110,7 +143,13 @@ function keys({ store }: Context, definitions: HTMLDialogElement, search: () => 
 
 function fail(error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
-    append(document.body, [h("p", { class: "failure", role: "alert" }, `This page cannot be shown: ${text}. It needs a browser of 2023 or later, and must have been saved whole.`)]);
+    append(document.body, [
+        h(
+            "p",
+            { class: "failure", role: "alert" },
+            `This page cannot be shown: ${text}. It needs a browser of 2023 or later, and must have been saved whole.`,
+        ),
+    ]);
     throw error;
 }
 

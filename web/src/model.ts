@@ -14,26 +14,73 @@ export const REMOTE = 2;
 
 /** Samples, or cells of samples; one list per field. -1: not known or folded. */
 export interface Rows {
-    count: number; time: Float64Array; thread: Int32Array; key: Int32Array; site: Int32Array; instance: Int32Array; code: Int32Array;
-    leaf: Int32Array; from: Int32Array; home: Int32Array; flags: Int32Array; reach: Uint8Array; samples: Int32Array; weight: Float64Array;
-    variance: Float64Array; page: Int32Array; latency: Int32Array;
+    count: number;
+    time: Float64Array;
+    thread: Int32Array;
+    key: Int32Array;
+    site: Int32Array;
+    instance: Int32Array;
+    code: Int32Array;
+    leaf: Int32Array;
+    from: Int32Array;
+    home: Int32Array;
+    flags: Int32Array;
+    reach: Uint8Array;
+    samples: Int32Array;
+    weight: Float64Array;
+    variance: Float64Array;
+    page: Int32Array;
+    latency: Int32Array;
 }
 
-export interface Site { index: number; id: number; name: string; kind: string; function: string; file: string; line: number; module: string; place: string }
+export interface Site {
+    index: number;
+    id: number;
+    name: string;
+    kind: string;
+    function: string;
+    file: string;
+    line: number;
+    module: string;
+    place: string;
+}
 
 export interface Instances {
-    count: number; id: Int32Array; site: Int32Array; stack: Int32Array; thread: Int32Array; node: Int32Array; samples: Int32Array;
-    bytes: Float64Array; birth: Float64Array; death: Float64Array; weight: Float64Array; variance: Float64Array; known: Float64Array;
-    remote: Float64Array; writes: Float64Array; address(index: number): string;
+    count: number;
+    id: Int32Array;
+    site: Int32Array;
+    stack: Int32Array;
+    thread: Int32Array;
+    node: Int32Array;
+    samples: Int32Array;
+    bytes: Float64Array;
+    birth: Float64Array;
+    death: Float64Array;
+    weight: Float64Array;
+    variance: Float64Array;
+    known: Float64Array;
+    remote: Float64Array;
+    writes: Float64Array;
+    address(index: number): string;
 }
 
-export interface Fn { index: number; name: string; module: string; file: string }
-export interface Frame { fn: number; line: number; inlined: boolean; file: string }
+export interface Fn {
+    index: number;
+    name: string;
+    module: string;
+    file: string;
+}
+export interface Frame {
+    fn: number;
+    line: number;
+    inlined: boolean;
+    file: string;
+}
 
 export const PATTERNS: Record<Pattern, string> = {
     "too-few-samples": "too few samples to say",
-    "local": "local already",
-    "private-remote": "used by its allocating thread, placed elsewhere",
+    local: "local already",
+    "private-remote": "private, placed elsewhere",
     "used-elsewhere": "used from one other node",
     "shared-read": "shared, hardly written",
     "shared-written": "shared and written",
@@ -64,7 +111,10 @@ export class Model {
     private readonly stacks: Int32Array[] = [];
     private readonly positions = new Map<number, number>();
 
-    constructor(readonly head: Head, readonly columns: Columns) {
+    constructor(
+        readonly head: Head,
+        readonly columns: Columns,
+    ) {
         this.isCells = head.grain.kind === "cells";
         head.nodes.forEach((node, position) => this.positions.set(node, position));
         this.readCode();
@@ -129,15 +179,23 @@ export class Model {
 
     private readSites(): Site[] {
         const { head, columns } = this;
-        const [id, name, kind, fn, file, module, line] =
-            ["id", "name", "kind", "function", "file", "module", "line"].map((field) => columns.ints(`site_${field}`));
+        const [id, name, kind, fn, file, module, line] = ["id", "name", "kind", "function", "file", "module", "line"].map((field) =>
+            columns.ints(`site_${field}`),
+        );
         return Array.from(id, (siteId, index) => {
             this.siteById.set(siteId, index);
             const path = head.strings[file[index]];
             const place = path === "" ? fileName(head.strings[module[index]]) : fileName(path) + (line[index] > 0 ? `:${line[index]}` : "");
             return {
-                index, id: siteId, name: head.strings[name[index]] || "(no name)", kind: head.strings[kind[index]], function: head.strings[fn[index]],
-                file: path, line: line[index], module: head.strings[module[index]], place,
+                index,
+                id: siteId,
+                name: head.strings[name[index]] || "(no name)",
+                kind: head.strings[kind[index]],
+                function: head.strings[fn[index]],
+                file: path,
+                line: line[index],
+                module: head.strings[module[index]],
+                place,
             };
         });
     }
@@ -148,9 +206,21 @@ export class Model {
         const [high, low] = [ints("address_high"), numbers("address_low")];
         const id = ints("id");
         return {
-            count: id.length, id, site: ints("site"), stack: ints("stack"), thread: ints("thread"), node: ints("node"), samples: ints("samples"),
-            bytes: numbers("bytes"), birth: numbers("birth"), death: numbers("death"), weight: numbers("weight"), variance: numbers("variance"),
-            known: numbers("known"), remote: numbers("remote"), writes: numbers("writes"),
+            count: id.length,
+            id,
+            site: ints("site"),
+            stack: ints("stack"),
+            thread: ints("thread"),
+            node: ints("node"),
+            samples: ints("samples"),
+            bytes: numbers("bytes"),
+            birth: numbers("birth"),
+            death: numbers("death"),
+            weight: numbers("weight"),
+            variance: numbers("variance"),
+            known: numbers("known"),
+            remote: numbers("remote"),
+            writes: numbers("writes"),
             address: (index) => hex(high[index] >>> 0, low[index]),
         };
     }
@@ -179,14 +249,29 @@ export class Model {
             reach[i] = from[i] < 0 || home[i] < 0 ? UNKNOWN : from[i] === home[i] ? LOCAL : REMOTE;
         }
         return {
-            count, time, thread, key, site, instance, code, leaf, from, home, reach, flags: ints("flags"), samples: ints("samples"),
-            weight: columns.numbers("row_weight"), variance: columns.numbers("row_variance"), page: ints("page"), latency: ints("latency"),
+            count,
+            time,
+            thread,
+            key,
+            site,
+            instance,
+            code,
+            leaf,
+            from,
+            home,
+            reach,
+            flags: ints("flags"),
+            samples: ints("samples"),
+            weight: columns.numbers("row_weight"),
+            variance: columns.numbers("row_variance"),
+            page: ints("page"),
+            latency: ints("latency"),
         };
     }
 
     /** Place of a node in per-node lists; -1 where there is none such. */
     position(node: number | null): number {
-        return node === null ? -1 : this.positions.get(node) ?? -1;
+        return node === null ? -1 : (this.positions.get(node) ?? -1);
     }
 
     /** `node 2`, by position. */

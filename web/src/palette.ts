@@ -15,14 +15,34 @@ const isDark = (): boolean => dark;
 
 /** From nothing to everything. */
 const LOAD: { light: readonly [number, Rgb][]; dark: readonly [number, Rgb][] } = {
-    light: [[0, [250, 248, 240]], [0.15, [253, 222, 165]], [0.4, [245, 158, 84]], [0.7, [203, 62, 66]], [1, [92, 16, 62]]],
-    dark: [[0, [36, 39, 47]], [0.15, [78, 48, 96]], [0.4, [160, 58, 98]], [0.7, [236, 118, 74]], [1, [255, 232, 160]]],
+    light: [
+        [0, [250, 248, 240]],
+        [0.15, [253, 222, 165]],
+        [0.4, [245, 158, 84]],
+        [0.7, [203, 62, 66]],
+        [1, [92, 16, 62]],
+    ],
+    dark: [
+        [0, [36, 39, 47]],
+        [0.15, [78, 48, 96]],
+        [0.4, [160, 58, 98]],
+        [0.7, [236, 118, 74]],
+        [1, [255, 232, 160]],
+    ],
 };
 
 /** From all local to all remote. */
 const DISTANCE: { light: readonly [number, Rgb][]; dark: readonly [number, Rgb][] } = {
-    light: [[0, [74, 123, 183]], [0.5, [223, 210, 190]], [1, [232, 105, 36]]],
-    dark: [[0, [84, 140, 206]], [0.5, [120, 112, 108]], [1, [244, 129, 63]]],
+    light: [
+        [0, [74, 123, 183]],
+        [0.5, [223, 210, 190]],
+        [1, [232, 105, 36]],
+    ],
+    dark: [
+        [0, [84, 140, 206]],
+        [0.5, [120, 112, 108]],
+        [1, [244, 129, 63]],
+    ],
 };
 
 function along(stops: readonly (readonly [number, Rgb])[], share: number): Rgb {
@@ -61,6 +81,14 @@ function inkOn(r: number, g: number, b: number): string {
     const linear = (c: number): number => (c / 255) ** 2.2;
     const luminance = 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
     return (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) ? "#16191d" : "#ffffff";
+}
+
+/** A warm colour for a name, always the same, with its ink: tells neighbours apart and means nothing. */
+export function warm(name: string): [background: string, ink: string] {
+    let hash = 0;
+    for (let i = 0; i < Math.min(name.length, 64); i++) hash = (hash * 31 + name.charCodeAt(i)) >>> 0;
+    const [hue, lightness] = [16 + (hash % 27), (dark ? 56 : 66) + ((hash >>> 8) % 12)];
+    return [`hsl(${hue} 72% ${lightness}%)`, "#16191d"];
 }
 
 const NODES_LIGHT = ["#332288", "#44aa99", "#ddcc77", "#cc6677", "#88ccee", "#117733", "#aa4499", "#999933", "#882255"];

@@ -8,84 +8,217 @@ export type Words = readonly [text: string, isStrong: boolean];
 export type Endpoint = { node: number } | { router: number };
 
 export interface Recording {
-    trace: string; command: string[]; machine: string; node_count: number; is_simulated: boolean; engine: string; placement: string;
-    program_time_ns: number; wall_time_ns: number; process_count: number; thread_count: number; object_count: number; notes: string[];
+    trace: string;
+    command: string[];
+    machine: string;
+    node_count: number;
+    is_simulated: boolean;
+    engine: string;
+    placement: string;
+    program_time_ns: number;
+    wall_time_ns: number;
+    process_count: number;
+    thread_count: number;
+    object_count: number;
+    notes: string[];
 }
 
-export interface Level { time_bins: number; instances: number; sites: number; stacks: number; threads: number }
+export interface Level {
+    time_bins: number;
+    instances: number;
+    sites: number;
+    stacks: number;
+    threads: number;
+}
 
 export interface Grain {
-    kind: "samples" | "cells"; level: Level | null; bin_ns: number; rows: number; samples: number;
-    folded: { objects: number; stacks: number; threads: number }; instances: number; instances_listed: number;
+    kind: "samples" | "cells";
+    level: Level | null;
+    bin_ns: number;
+    rows: number;
+    samples: number;
+    folded: { objects: number; stacks: number; threads: number };
+    instances: number;
+    instances_listed: number;
 }
 
 export interface MachineNode {
-    id: number; x: number; y: number; socket: number | null; cpus: number; memory_bytes: number; memory_kind: string | null;
+    id: number;
+    x: number;
+    y: number;
+    socket: number | null;
+    cpus: number;
+    memory_bytes: number;
+    memory_kind: string | null;
     memory_bandwidth_bytes_per_s: number | null;
 }
 
-export interface MachineLink { id: number; from: Endpoint; to: Endpoint; bandwidth_bytes_per_s: number; latency_ns: number | null; kind: string }
-
-export interface Machine {
-    name: string; width: number; height: number; card_width: number; card_height: number; nodes: MachineNode[];
-    routers: { name: string; x: number; y: number }[]; links: MachineLink[]; routes: [home: number, from: number, paths: number[][]][];
+export interface MachineLink {
+    id: number;
+    from: Endpoint;
+    to: Endpoint;
+    bandwidth_bytes_per_s: number;
+    latency_ns: number | null;
+    kind: string;
 }
 
-export interface Imbalance { sample: Estimate; population: Estimate }
+export interface Machine {
+    name: string;
+    width: number;
+    height: number;
+    card_width: number;
+    card_height: number;
+    nodes: MachineNode[];
+    routers: { name: string; x: number; y: number }[];
+    links: MachineLink[];
+    routes: [home: number, from: number, paths: number[][]][];
+}
+
+export interface Imbalance {
+    sample: Estimate;
+    population: Estimate;
+}
 
 export interface Totals {
-    source: "counted" | "sampled"; samples: number; accesses: Estimate; remote_accesses: Estimate; remote_share: Estimate;
-    local_share: Estimate; write_share: Estimate; program_accesses: number | null; cache_transfers: number | null; served: Estimate[];
-    imbalance: Imbalance; duration: number;
+    source: "counted" | "sampled";
+    samples: number;
+    accesses: Estimate;
+    remote_accesses: Estimate;
+    remote_share: Estimate;
+    local_share: Estimate;
+    write_share: Estimate;
+    program_accesses: number | null;
+    cache_transfers: number | null;
+    served: Estimate[];
+    imbalance: Imbalance;
+    duration: number;
 }
 
 export type Pattern = "too-few-samples" | "local" | "private-remote" | "used-elsewhere" | "shared-read" | "shared-written";
 
 export interface DecisionRow {
-    key: { site: number } | { object: number } | "unknown"; kind: string; name: string; place: string; function: string; instances: number;
-    bytes: number; samples: number; accesses: Estimate; share: Estimate; share_of_remote: Estimate; remote: Estimate; local: Estimate;
-    avoidable_by_pinning: Estimate | null; avoidable_by_allocating_elsewhere: Estimate; best_node: number | null; from_node: Estimate[];
-    on_node: Estimate[]; by_allocator: Estimate | null; before_others: Estimate | null; writes: Estimate; read_only_bound: number | null;
-    threads: number; nodes: number; mean_latency_cycles: number | null; pattern: Pattern;
+    key: { site: number } | { object: number } | "unknown";
+    kind: string;
+    name: string;
+    place: string;
+    function: string;
+    instances: number;
+    bytes: number;
+    samples: number;
+    accesses: Estimate;
+    share: Estimate;
+    share_of_remote: Estimate;
+    remote: Estimate;
+    local: Estimate;
+    avoidable_by_pinning: Estimate | null;
+    avoidable_by_allocating_elsewhere: Estimate;
+    best_node: number | null;
+    from_node: Estimate[];
+    on_node: Estimate[];
+    by_allocator: Estimate | null;
+    before_others: Estimate | null;
+    writes: Estimate;
+    read_only_bound: number | null;
+    threads: number;
+    nodes: number;
+    mean_latency_cycles: number | null;
+    pattern: Pattern;
 }
 
 export interface ThreadRow {
-    thread: number; process: number; tid: number; name: string; start_function: string; cpu: number | null; node: number | null; start: number;
-    end: number | null; samples: number; accesses: Estimate; share: Estimate; remote: Estimate; on_node: Estimate[]; writes: Estimate;
-    wait_cycles: number | null; top_site: number | null;
+    thread: number;
+    process: number;
+    tid: number;
+    name: string;
+    start_function: string;
+    cpu: number | null;
+    node: number | null;
+    start: number;
+    end: number | null;
+    samples: number;
+    accesses: Estimate;
+    share: Estimate;
+    remote: Estimate;
+    on_node: Estimate[];
+    writes: Estimate;
+    wait_cycles: number | null;
+    top_site: number | null;
 }
 
 export interface FunctionRow {
-    function: string; module: string; file: string; line: number; samples: number; accesses: Estimate; share: Estimate; remote: Estimate;
-    writes: Estimate; top_site: number | null;
+    function: string;
+    module: string;
+    file: string;
+    line: number;
+    samples: number;
+    accesses: Estimate;
+    share: Estimate;
+    remote: Estimate;
+    writes: Estimate;
+    top_site: number | null;
 }
 
-export interface Process { index: number; pid: number; exe: string; arguments: string[]; start: number; end: number | null }
+export interface Process {
+    index: number;
+    pid: number;
+    exe: string;
+    arguments: string[];
+    start: number;
+    end: number | null;
+}
 
 export interface Head {
-    format: string; version: number; tool: string; recording: Recording; limits: string[]; filtered: boolean; grain: Grain;
-    line_sampling: number; clock_khz: number; start_ns: number; duration_ns: number; nodes: number[]; has_memory: boolean[];
-    machine: Machine | null; headline: { totals: Totals; top: DecisionRow | null; verdict: string }; verdict: Words[];
+    format: string;
+    version: number;
+    tool: string;
+    recording: Recording;
+    limits: string[];
+    filtered: boolean;
+    grain: Grain;
+    line_sampling: number;
+    clock_khz: number;
+    start_ns: number;
+    duration_ns: number;
+    nodes: number[];
+    has_memory: boolean[];
+    machine: Machine | null;
+    headline: { totals: Totals; top: DecisionRow | null; verdict: string };
+    verdict: Words[];
     findings: { site: number | null; says: Words[]; advice: string }[];
     matrix: { nodes: number[]; accesses: Estimate[][]; source: string };
-    site_count: number; sites: DecisionRow[]; threads: ThreadRow[]; function_count: number; functions: FunctionRow[];
-    marks: [time: number, text: string][]; processes: Process[]; strings: string[]; definitions: string;
+    site_count: number;
+    sites: DecisionRow[];
+    threads: ThreadRow[];
+    function_count: number;
+    functions: FunctionRow[];
+    marks: [time: number, text: string][];
+    processes: Process[];
+    strings: string[];
+    definitions: string;
     columns: Record<string, [kind: "u8" | "u16" | "u32" | "f64", offset: number, length: number]>;
 }
 
 /** Columns by name. "Not known" is -1 in whole numbers and NaN in others. */
 export class Columns {
-    constructor(private readonly head: Head, private readonly buffer: ArrayBuffer, private readonly base: number) {}
+    constructor(
+        private readonly head: Head,
+        private readonly buffer: ArrayBuffer,
+        private readonly base: number,
+    ) {}
 
     private raw(name: string): Uint8Array | Uint16Array | Uint32Array | Float64Array {
         const entry = this.head.columns[name];
         if (!entry) throw new Error(`the page's data has no column ${name}`);
         const [kind, offset, length] = entry;
         switch (kind) {
-            case "u8": return new Uint8Array(this.buffer, this.base + offset, length);
-            case "u16": return new Uint16Array(this.buffer, this.base + offset, length);
-            case "u32": return new Uint32Array(this.buffer, this.base + offset, length);
-            case "f64": return new Float64Array(this.buffer, this.base + offset, length);
+            case "u8":
+                return new Uint8Array(this.buffer, this.base + offset, length);
+            case "u16":
+                return new Uint16Array(this.buffer, this.base + offset, length);
+            case "u32":
+                return new Uint32Array(this.buffer, this.base + offset, length);
+            case "f64":
+                return new Float64Array(this.buffer, this.base + offset, length);
         }
     }
 

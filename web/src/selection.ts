@@ -8,7 +8,13 @@ import { LOCAL, REMOTE, UNKNOWN, WRITE, type Model } from "./model";
 import type { Estimate } from "./payload";
 import type { Filter } from "./store";
 
-export const TIME = 1, FROM = 2, HOME = 4, THREAD = 8, OBJECT = 16, CODE = 32, ONLY = 64;
+export const TIME = 1,
+    FROM = 2,
+    HOME = 4,
+    THREAD = 8,
+    OBJECT = 16,
+    CODE = 32,
+    ONLY = 64;
 
 /** Sums by group: what `Tally` holds, in columns. */
 export class Sums {
@@ -39,14 +45,22 @@ export class Sums {
 }
 
 /** Sums that shares are made of. */
-export interface Parts { all: Sums; known: Sums; remote: Sums; writes: Sums }
+export interface Parts {
+    all: Sums;
+    known: Sums;
+    remote: Sums;
+    writes: Sums;
+}
 
 export class Selection {
     /** Per row, the conditions that it fails. */
     readonly fails: Uint8Array;
     private readonly cache = new Map<string, Parts>();
 
-    constructor(readonly model: Model, readonly filter: Filter) {
+    constructor(
+        readonly model: Model,
+        readonly filter: Filter,
+    ) {
         this.fails = new Uint8Array(model.rows.count);
         this.mark();
     }

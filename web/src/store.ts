@@ -7,7 +7,13 @@ export type Only = "" | "remote" | "local" | "reads" | "writes";
 /** Conditions on accesses; -1 (and null, and "") let all pass. Nodes are positions, sites indices of the model. */
 export interface Filter {
     time: readonly [start: number, end: number] | null;
-    from: number; home: number; thread: number; site: number; instance: number; fn: number; only: Only;
+    from: number;
+    home: number;
+    thread: number;
+    site: number;
+    instance: number;
+    fn: number;
+    only: Only;
 }
 
 export const NOTHING: Filter = { time: null, from: -1, home: -1, thread: -1, site: -1, instance: -1, fn: -1, only: "" };
@@ -105,7 +111,7 @@ export class Store {
         };
         const node = (name: string): number => (parts.has(name) ? model.head.nodes.indexOf(Number(parts.get(name))) : -1);
         const time = /^(\d+)-(\d+)$/.exec(parts.get("time") ?? "");
-        const range = time ? [Number(time[1]), Number(time[2])] as const : null;
+        const range = time ? ([Number(time[1]), Number(time[2])] as const) : null;
         const site = /^S(\d+)$/.exec(parts.get("site") ?? "");
         const object = whole("object", 2 ** 31);
         const only = parts.get("only") ?? "";
@@ -114,10 +120,10 @@ export class Store {
             from: node("from"),
             home: node("home"),
             thread: whole("thread", model.head.threads.length),
-            site: site ? model.siteById.get(Number(site[1])) ?? -1 : -1,
+            site: site ? (model.siteById.get(Number(site[1])) ?? -1) : -1,
             instance: object < 0 ? -1 : model.instances.id.indexOf(object),
             fn: whole("function", model.functions.length),
-            only: ONLY.includes(only) ? only as Only : "",
+            only: ONLY.includes(only) ? (only as Only) : "",
         };
         const known = ["time", "from", "home", "thread", "site", "object", "function", "only"];
         this.options = new Map([...parts].filter(([name]) => !known.includes(name)));

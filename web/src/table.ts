@@ -45,14 +45,28 @@ export class Table<R> {
     private readonly foot = h("div", { class: "table-foot" });
     private readonly search: HTMLInputElement | null;
 
-    constructor(private readonly store: Store, private readonly options: TableOptions<R>) {
+    constructor(
+        private readonly store: Store,
+        private readonly options: TableOptions<R>,
+    ) {
         this.shown = options.rowsShown;
-        this.search = options.text ? h("input", {
-            type: "search", placeholder: options.searchHint ?? "Search", "aria-label": `${options.searchHint ?? "Search"} in ${options.caption}`,
-            value: this.query(), input: () => this.searched(),
-        }) : null;
+        this.search = options.text
+            ? h("input", {
+                  type: "search",
+                  placeholder: options.searchHint ?? "Search",
+                  "aria-label": `${options.searchHint ?? "Search"} in ${options.caption}`,
+                  value: this.query(),
+                  input: () => this.searched(),
+              })
+            : null;
         const table = h("table", { class: "data" }, h("caption", { class: "unseen" }, options.caption), h("thead", {}, this.header), this.body);
-        this.element = h("div", { class: "table" }, this.search, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": options.caption }, table), this.foot);
+        this.element = h(
+            "div",
+            { class: "table" },
+            this.search,
+            h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": options.caption }, table),
+            this.foot,
+        );
     }
 
     /** The search box, for the key that leads there. */
@@ -72,7 +86,8 @@ export class Table<R> {
     private order(): { column: Column<R>; falls: boolean } {
         const { columns, sortedBy, name } = this.options;
         const [wanted, direction] = this.store.option(`${name}.sort`, sortedBy).split("~");
-        const column = columns.find((candidate) => candidate.name === wanted) ?? columns.find((candidate) => candidate.name === sortedBy) ?? columns[0];
+        const column =
+            columns.find((candidate) => candidate.name === wanted) ?? columns.find((candidate) => candidate.name === sortedBy) ?? columns[0];
         const isReversed = direction === "up";
         return { column, falls: column.isText ? isReversed : !isReversed };
     }
@@ -102,7 +117,8 @@ export class Table<R> {
         const focused = this.body.contains(document.activeElement) ? document.activeElement?.closest("tr")?.dataset["key"] : undefined;
         replace(this.body, ...visible.map((row) => this.row(row)), chosen !== undefined && this.row(chosen));
         if (focused !== undefined) this.body.querySelector<HTMLElement>(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus();
-        if (found.length === 0) this.body.append(h("tr", {}, h("td", { colspan: this.options.columns.length, class: "nothing" }, "Nothing passes the filters.")));
+        if (found.length === 0)
+            this.body.append(h("tr", {}, h("td", { colspan: this.options.columns.length, class: "nothing" }, "Nothing passes the filters.")));
         this.drawFoot(found.length);
     }
 
@@ -110,11 +126,21 @@ export class Table<R> {
         const cells = this.options.columns.map((column) => {
             const isSorted = column === sorted;
             const arrow = isSorted ? (falls ? "▾" : "▴") : "";
-            const button = h("button", { type: "button", class: "sort", click: () => this.sortBy(column) }, column.title, h("span", { class: "arrow", "aria-hidden": "true" }, arrow));
-            return h("th", {
-                scope: "col", class: `${column.isText ? "text" : "number"}${column.isWide ? " wide" : ""}`,
-                "aria-sort": isSorted ? (falls ? "descending" : "ascending") : null,
-            }, h("span", { class: "heading" }, button, column.term ? define(column.term, column.title) : null));
+            const button = h(
+                "button",
+                { type: "button", class: "sort", click: () => this.sortBy(column) },
+                column.title,
+                h("span", { class: "arrow", "aria-hidden": "true" }, arrow),
+            );
+            return h(
+                "th",
+                {
+                    scope: "col",
+                    class: `${column.isText ? "text" : "number"}${column.isWide ? " wide" : ""}`,
+                    "aria-sort": isSorted ? (falls ? "descending" : "ascending") : null,
+                },
+                h("span", { class: "heading" }, button, column.term ? define(column.term, column.title) : null),
+            );
         });
         if (this.header.contains(document.activeElement)) {
             // Redrawing would take the focus away from whoever sorts by keyboard.
@@ -126,21 +152,34 @@ export class Table<R> {
 
     private row(row: R): HTMLElement {
         const { columns, isChosen, label } = this.options;
-        const choose = this.options.canChoose?.(row) ?? true ? this.options.choose : undefined;
+        const choose = (this.options.canChoose?.(row) ?? true) ? this.options.choose : undefined;
         const chosen = isChosen?.(row) ?? false;
         const cells = columns.map((column, index) => {
             const content = column.cell(row);
             const children = Array.isArray(content) ? content : [content];
             const attributes = { class: `${column.isText ? "text" : "number"}${column.isWide ? " wide" : ""}`, title: column.hint?.(row) };
             if (index > 0 || !choose) return h("td", attributes, ...children);
-            const button = h("button", {
-                type: "button", class: "choose", "aria-pressed": chosen ? "true" : "false", "aria-label": label?.(row) ?? null,
-            }, ...children);
+            const button = h(
+                "button",
+                {
+                    type: "button",
+                    class: "choose",
+                    "aria-pressed": chosen ? "true" : "false",
+                    "aria-label": label?.(row) ?? null,
+                },
+                ...children,
+            );
             return h("th", { ...attributes, scope: "row" }, button);
         });
-        return h("tr", {
-            class: `${chosen ? "chosen" : ""}${choose ? " choosable" : ""}`, "data-key": this.options.key(row), click: choose ? () => choose(row) : null,
-        }, ...cells);
+        return h(
+            "tr",
+            {
+                class: `${chosen ? "chosen" : ""}${choose ? " choosable" : ""}`,
+                "data-key": this.options.key(row),
+                click: choose ? () => choose(row) : null,
+            },
+            ...cells,
+        );
     }
 
     private drawFoot(found: number): void {
@@ -150,9 +189,16 @@ export class Table<R> {
             this.shown = count;
             this.render(this.rows);
         };
-        replace(this.foot,
-            more > 0 && h("button", { type: "button", class: "quiet", click: () => show(this.shown + 50) }, `Show ${Math.min(more, 50)} more of ${more.toLocaleString("en")}`),
+        replace(
+            this.foot,
+            more > 0 &&
+                h(
+                    "button",
+                    { type: "button", class: "quiet", click: () => show(this.shown + 50) },
+                    `Show ${Math.min(more, 50)} more of ${more.toLocaleString("en")}`,
+                ),
             this.shown > rowsShown && h("button", { type: "button", class: "quiet", click: () => show(rowsShown) }, "Show fewer"),
-            h("span", { class: "faint" }, note?.()));
+            h("span", { class: "faint" }, note?.()),
+        );
     }
 }

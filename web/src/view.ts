@@ -4,7 +4,10 @@ import type { Model } from "./model";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
 
-export interface Context { model: Model; store: Store }
+export interface Context {
+    model: Model;
+    store: Store;
+}
 
 export interface View {
     element: HTMLElement;

@@ -49,12 +49,17 @@ const percentOf = (words) => Number(/(\d+(?:\.\d+)?)/.exec(words)[1]);
 const ones = (values) => values.reduce((sum, value) => sum + value, 0);
 
 /** Whether a canvas shows more than one colour. */
-const isPainted = (page, selector) => page.locator(selector).first().evaluate((canvas) => {
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set();
-    for (let i = 0; i < data.length && colours.size < 3; i += 4) if (data[i + 3] > 0) colours.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
-    return colours.size > 1;
-});
+const isPainted = (page, selector) =>
+    page
+        .locator(selector)
+        .first()
+        .evaluate((canvas) => {
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const colours = new Set();
+            for (let i = 0; i < data.length && colours.size < 3; i += 4)
+                if (data[i + 3] > 0) colours.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+            return colours.size > 1;
+        });
 
 test("the first screen says what ran, the three figures, the object, and draws the machine", async () => {
     const { page, done } = await open("streamcluster.html");
@@ -80,16 +85,16 @@ test("the first screen says what ran, the three figures, the object, and draws t
     const shown = labels.map((words) => percentOf(words));
     const all = ones(report.matrix.accesses.flat().map((estimate) => estimate.value));
     const busiest = Math.max(...links.map((link) => link.accesses));
-    assert.ok(Math.abs(Math.max(...shown) - busiest / all * 100) < 0.6, `${shown} against ${busiest / all}`);
+    assert.ok(Math.abs(Math.max(...shown) - (busiest / all) * 100) < 0.6, `${shown} against ${busiest / all}`);
     await done();
 });
 
 test("every view is drawn", async () => {
     const { page, done } = await open("streamcluster.html");
     assert.ok(await isPainted(page, "canvas.timeline"));
-    assert.ok(await page.locator(".objects tbody tr").count() >= 2);
-    assert.ok(await page.locator(".flame .block").count() >= 3);
-    assert.ok(await page.locator(".functions tbody tr").count() >= 2);
+    assert.ok((await page.locator(".objects tbody tr").count()) >= 2);
+    assert.ok((await page.locator(".flame .block").count()) >= 3);
+    assert.ok((await page.locator(".functions tbody tr").count()) >= 2);
     assert.equal(await page.locator(".threads tbody tr").count(), 16);
     assert.ok(await isPainted(page, ".threads canvas.spark"));
     assert.equal(await page.locator(".matrix-table .cell").count(), 16);
@@ -109,12 +114,12 @@ test("an object's threads, pages and stacks are shown when it is chosen, and eve
     assert.ok(await isPainted(page, "#object-detail canvas.strips"));
     assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=0"));
     assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=1"));
-    assert.ok(await page.locator("#object-detail .stack").count() >= 1);
+    assert.ok((await page.locator("#object-detail .stack").count()) >= 1);
     assert.match(await text(page, "#object-detail .frames"), /streamcluster\.cpp:\d+/);
     assert.notDeepEqual(await page.locator(".figure-value").allInnerTexts(), before);
     assert.match(await text(page, ".chip"), /object points\.p/);
     assert.match(await text(page, ".passing"), /estimated from/);
-    assert.equal(await page.locator(".objects tbody tr").count() >= 2, true, "other objects stay to be chosen");
+    assert.equal((await page.locator(".objects tbody tr").count()) >= 2, true, "other objects stay to be chosen");
     await page.locator(".chip").click();
     await drawn(page);
     assert.deepEqual(await page.locator(".figure-value").allInnerTexts(), before);
@@ -136,41 +141,57 @@ test("time, nodes, threads, functions and directions filter; each has a chip and
         assert.equal(await page.locator(".chip").count(), 0);
     };
     const stage = await page.locator(".stage").boundingBox();
-    await choose("time by dragging", async () => {
-        await page.mouse.move(stage.x + stage.width * 0.2, stage.y + 40);
-        await page.mouse.down();
-        await page.mouse.move(stage.x + stage.width * 0.4, stage.y + 40, { steps: 4 });
-        assert.ok(await page.locator(".tip").isVisible());
-        await page.mouse.up();
-    }, /time=\d+-\d+/);
-    await choose("time by keyboard", async () => {
-        await page.locator(".stage").focus();
-        await page.keyboard.press("Shift+ArrowRight");
-        await page.keyboard.press("Shift+ArrowRight");
-        await page.keyboard.press("ArrowRight");
-    }, /time=\d+-\d+/);
+    await choose(
+        "time by dragging",
+        async () => {
+            await page.mouse.move(stage.x + stage.width * 0.2, stage.y + 40);
+            await page.mouse.down();
+            await page.mouse.move(stage.x + stage.width * 0.4, stage.y + 40, { steps: 4 });
+            assert.ok(await page.locator(".tip").isVisible());
+            await page.mouse.up();
+        },
+        /time=\d+-\d+/,
+    );
+    await choose(
+        "time by keyboard",
+        async () => {
+            await page.locator(".stage").focus();
+            await page.keyboard.press("Shift+ArrowRight");
+            await page.keyboard.press("Shift+ArrowRight");
+            await page.keyboard.press("ArrowRight");
+        },
+        /time=\d+-\d+/,
+    );
     await choose("a node's CPUs", () => page.getByRole("button", { name: /^CPUs of node 1 / }).click(), /from=1/);
-    await choose("a node's CPUs by keyboard", async () => {
-        await page.getByRole("button", { name: /^CPUs of node 2 / }).focus();
-        await page.keyboard.press("Enter");
-    }, /from=2/);
+    await choose(
+        "a node's CPUs by keyboard",
+        async () => {
+            await page.getByRole("button", { name: /^CPUs of node 2 / }).focus();
+            await page.keyboard.press("Enter");
+        },
+        /from=2/,
+    );
     await choose("a node's memory", () => page.getByRole("button", { name: /^Memory of node 0 / }).click(), /home=0/);
     await choose("a cell of the matrix", () => page.locator(".matrix-table .cell").nth(4).click(), /from=1&home=0/);
     await choose("a thread", () => page.locator(".threads tbody tr").nth(3).click(), /thread=\d+/);
     await choose("a function", () => page.locator(".functions tbody tr").first().click(), /function=\d+/);
     await choose("remote accesses", () => page.locator(".filters select").selectOption("remote"), /only=remote/);
     await choose("writes", () => page.locator(".filters select").selectOption("writes"), /only=writes/);
-    await choose("a function of the flame graph", async () => {
-        await page.locator(".flame .block[data-depth='2']").first().click();
-        await page.getByRole("button", { name: "Filter by this function" }).click();
-    }, /function=\d+/);
+    await choose(
+        "a function of the flame graph",
+        async () => {
+            await page.locator(".flame .block[data-depth='2']").first().click();
+            await page.getByRole("button", { name: "Filter by this function" }).click();
+        },
+        /function=\d+/,
+    );
     await done();
 });
 
 test("a thread shows its event flow, and a thread and an object together what it does there", async () => {
     const { page, done } = await open("streamcluster.html", { fragment: "#thread=5" });
     await page.locator(".flow summary").click();
-    assert.ok(await page.locator(".flow tbody tr").count() >= 50);
+    assert.ok((await page.locator(".flow tbody tr").count()) >= 50);
     const times = await page.locator(".flow tbody tr td:first-child").allInnerTexts();
     assert.ok(times.length > 0 && times.every((time) => / (ns|µs|ms|s)$/.test(time)), times.slice(0, 3).join());
     await page.locator(".flow tbody button", { hasText: "block" }).first().click();
@@ -187,7 +208,7 @@ test("what the page works out under a filter is what the report says of it", asy
     const values = await page.locator(".figure-value").allInnerTexts();
     const says = await page.locator(".figure-says").allInnerTexts();
     const remote = report.headline.totals.remote_share;
-    const half = (remote.high - remote.low) / 2 * 100;
+    const half = ((remote.high - remote.low) / 2) * 100;
     assert.equal(values[0].replace(/\s/g, ""), `${(remote.value * 100).toFixed(1)}±${Math.max(half, 0.1).toFixed(1)}%`);
     assert.match(says[0], new RegExp(`from ${report.headline.totals.samples} samples`));
     const imbalance = report.headline.totals.imbalance.population;
@@ -196,9 +217,13 @@ test("what the page works out under a filter is what the report says of it", asy
         const row = page.locator(`.objects tbody tr`, { hasText: site.place }).filter({ hasText: site.name }).first();
         const cells = await row.locator("td").allInnerTexts();
         assert.match(cells[1].replace(/\s/g, ""), new RegExp(`^${(site.share.value * 100).toFixed(1)}`), `${site.name}: ${cells}`);
-        const own = (site.share.high - site.share.low) / 2 * 100;
+        const own = ((site.share.high - site.share.low) / 2) * 100;
         if (own > 0) assert.match(cells[1].replace(/\s/g, ""), new RegExp(`±${Math.max(own, 0.1).toFixed(1)}$`), site.name);
-        assert.equal(cells[3], site.remote.value <= 0 ? "·" : site.remote.value < 0.005 ? "<1" : (site.remote.value * 100).toFixed(0), `${site.name}: ${cells}`);
+        assert.equal(
+            cells[3],
+            site.remote.value <= 0 ? "·" : site.remote.value < 0.005 ? "<1" : (site.remote.value * 100).toFixed(0),
+            `${site.name}: ${cells}`,
+        );
         assert.equal(cells[11], String(site.threads), `${site.name}: ${cells}`);
         const bar = await row.locator(".node-bar").first().getAttribute("aria-label");
         assert.match(bar, /^node 1 100\.0 %$/, "all of it is from the chosen node");
@@ -250,7 +275,7 @@ test("the flame graph zooms, and turns to allocation sites", async () => {
     await page.getByRole("button", { name: "Zoom out" }).click();
     await page.locator(".flame-card select[aria-label='Whose call stacks']").selectOption("birth");
     await drawn(page);
-    assert.ok(await page.locator(".flame .block", { hasText: "block" }).count() >= 1);
+    assert.ok((await page.locator(".flame .block", { hasText: "block" }).count()) >= 1);
     await page.locator(".flame-card select[aria-label='Which accesses']").selectOption("all");
     await drawn(page);
     assert.match(await text(page, ".flame .block"), /all accesses/);
@@ -279,7 +304,7 @@ test("keys work: theme, definitions, escape lifts the last filter", async () => 
     await page.keyboard.press("t");
     assert.notEqual(await background(), light);
     await page.keyboard.press("?");
-    assert.ok(await page.locator("dialog[open]").count() === 1);
+    assert.ok((await page.locator("dialog[open]").count()) === 1);
     await page.keyboard.press("Escape");
     await page.keyboard.press("Escape");
     await drawn(page);
@@ -292,10 +317,10 @@ test("pictures have tables behind them", async () => {
     await page.locator(".objects tbody tr").first().click();
     await drawn(page);
     const pictures = page.locator("details.behind");
-    assert.ok(await pictures.count() >= 6);
+    assert.ok((await pictures.count()) >= 6);
     for (const picture of await pictures.all()) {
         await picture.locator("summary").click();
-        assert.ok(await picture.locator("tbody tr").count() > 0, await picture.locator("caption").innerText());
+        assert.ok((await picture.locator("tbody tr").count()) > 0, await picture.locator("caption").innerText());
     }
     await done();
 });
@@ -336,11 +361,11 @@ for (const name of readdirSync(folder).filter((name) => name.endsWith(".html") &
                 assert.equal(percentOf(values[0]), Number((report.headline.totals.remote_share.value * 100).toFixed(1)), "the report's own figure");
                 assert.equal(await page.locator(".cell").count(), report.nodes.length ** 2);
                 const rows = page.locator(".objects tbody tr.choosable");
-                const row = rows.nth(Math.min(2, await rows.count() - 1));
+                const row = rows.nth(Math.min(2, (await rows.count()) - 1));
                 await row.click();
                 await drawn(page);
                 assert.ok(await page.locator("#object-detail").isVisible());
-                assert.ok(await page.locator(".chip").count() >= 1);
+                assert.ok((await page.locator(".chip").count()) >= 1);
             } else assert.match(await text(page, ".overview"), /No memory access was recorded/);
             if (report.recording.thread_count > 0) {
                 await page.locator(".threads tbody tr.choosable").first().click();

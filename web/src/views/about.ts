@@ -10,22 +10,53 @@ export function about(context: Context): View {
     const { recording, limits, grain, headline, line_sampling: lines } = model.head;
     const line = (name: string, ...value: Child[]): HTMLElement[] => [h("dt", {}, name), h("dd", {}, ...value)];
     const totals = headline.totals;
-    const sampling = `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} memory accesses`
-        + (lines > 1 ? `; one cache line in ${lines} was simulated, so that totals are estimates too` : totals.source === "counted" ? "; totals were counted, one by one" : "");
-    const element = h("section", { class: "card about", id: "about-section", tabindex: -1, "aria-label": "About this recording" },
+    const sampling =
+        `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} memory accesses` +
+        (lines > 1
+            ? `; one cache line in ${lines} was simulated, so that totals are estimates too`
+            : totals.source === "counted"
+              ? "; totals were counted, one by one"
+              : "");
+    const element = h(
+        "section",
+        { class: "card about", id: "about-section", tabindex: -1, "aria-label": "About this recording" },
         h("div", { class: "card-head" }, h("h2", {}, "What the figures rest on")),
-        h("dl", {},
+        h(
+            "dl",
+            {},
             ...line("Program", h("code", {}, recording.command.join(" ") || "unknown")),
-            ...line("Machine", `${recording.machine || "unnamed"}, ${plural(recording.node_count, "node", "nodes")}, ${recording.is_simulated ? "simulated" : "real hardware"}${recording.placement ? `; ${recording.placement}` : ""}`),
-            ...line("Engine", `${recording.engine || "unknown"}; ${timeNs(recording.program_time_ns)} of program time${recording.is_simulated ? " (simulated)" : ""}, ${timeNs(recording.wall_time_ns)} of real time`),
-            ...line("Seen", [plural(recording.process_count, "process", "processes"), plural(recording.thread_count, "thread", "threads"), plural(recording.object_count, "object", "objects")].join(", ")),
+            ...line(
+                "Machine",
+                `${recording.machine || "unnamed"}, ${plural(recording.node_count, "node", "nodes")}, ` +
+                    `${recording.is_simulated ? "simulated" : "real hardware"}${recording.placement ? `; ${recording.placement}` : ""}`,
+            ),
+            ...line(
+                "Engine",
+                `${recording.engine || "unknown"}; ${timeNs(recording.program_time_ns)} of program ` +
+                    `time${recording.is_simulated ? " (simulated)" : ""}, ${timeNs(recording.wall_time_ns)} of real time`,
+            ),
+            ...line(
+                "Seen",
+                [
+                    plural(recording.process_count, "process", "processes"),
+                    plural(recording.thread_count, "thread", "threads"),
+                    plural(recording.object_count, "object", "objects"),
+                ].join(", "),
+            ),
             ...line("Sampling", defined(sampling, "Counted or sampled")),
             ...line("Intervals", defined("Figures with ± carry a 95 % interval of the sampling; another run may differ by more", "Uncertainty")),
             ...recording.notes.flatMap((note) => line("Note", note)),
-            ...line("Lost", limits.length === 0 ? "nothing" : h("ul", {}, ...limits.map((limit) => h("li", { class: "warning" }, limit))), " ", defined("", "Losses")),
+            ...line(
+                "Lost",
+                limits.length === 0 ? "nothing" : h("ul", {}, ...limits.map((limit) => h("li", { class: "warning" }, limit))),
+                " ",
+                defined("", "Losses"),
+            ),
             ...line("In this page", ...coarse(context)),
             ...line("Trace", h("code", {}, recording.trace)),
-            ...line("Written by", `numapilot ${model.head.tool}`)));
+            ...line("Written by", `numapilot ${model.head.tool}`),
+        ),
+    );
     return { element, render: () => undefined };
 }
 
@@ -37,9 +68,12 @@ function coarse({ model }: Context): Child[] {
     const { level, folded } = grain;
     const limit = (value: number): string => (value >= 2 ** 32 - 1 ? "all" : count(value));
     return [
-        `${count(grain.samples)} samples were summed up into ${count(grain.rows)} cells, so that the page stays small: by slice of ${timeNs(grain.bin_ns)} (a chosen range begins and ends at slices), `
-        + `thread (${limit(level.threads)} busiest apart), object (${limit(level.instances)} instances and ${limit(level.sites)} places apart), call stack (${limit(level.stacks)} apart), nodes and direction. `
-        + `Folded, and told apart only in tables: ${percent(folded.objects)} of the accesses by object, ${percent(folded.stacks)} by call stack, ${percent(folded.threads)} by thread. Sums are exact all the same. `
-        + "Figures without a filter were computed from every sample.",
+        `${count(grain.samples)} samples were summed up into ${count(grain.rows)} cells, so that the page stays small: by slice of ` +
+            `${timeNs(grain.bin_ns)} (a chosen range begins and ends at slices), ` +
+            `thread (${limit(level.threads)} busiest apart), object (${limit(level.instances)} instances and ${limit(level.sites)} places ` +
+            `apart), call stack (${limit(level.stacks)} apart), nodes and direction. ` +
+            `Folded, and told apart only in tables: ${percent(folded.objects)} of the accesses by object, ${percent(folded.stacks)} by call ` +
+            `stack, ${percent(folded.threads)} by thread. Sums are exact all the same. ` +
+            "Figures without a filter were computed from every sample.",
     ];
 }

@@ -7,15 +7,30 @@ import type { Context, View } from "../view";
 import { jump } from "./overview";
 
 const SECTIONS: readonly [id: string, title: string][] = [
-    ["top", "Findings"], ["time-section", "Time"], ["objects-section", "Objects"], ["code-section", "Code"], ["threads-section", "Threads"], ["nodes-section", "Nodes"],
-    ["metrics-section", "Metrics"], ["about-section", "About"],
+    ["top", "Findings"],
+    ["time-section", "Time"],
+    ["objects-section", "Objects"],
+    ["code-section", "Code"],
+    ["threads-section", "Threads"],
+    ["nodes-section", "Nodes"],
+    ["metrics-section", "Metrics"],
+    ["about-section", "About"],
 ];
 
 export function filterBar(context: Context): View {
     const { model, store } = context;
     const chips = h("div", { class: "chips", role: "group", "aria-label": "Filters", "aria-live": "polite" });
-    const only = h("select", { "aria-label": "Which accesses", change: () => store.set({ only: only.value as Only }) },
-        ...[["", "all accesses"], ["remote", "remote only"], ["local", "local only"], ["reads", "reads only"], ["writes", "writes only"]].map(([value, text]) => h("option", { value }, text)));
+    const only = h(
+        "select",
+        { "aria-label": "Which accesses", change: () => store.set({ only: only.value as Only }) },
+        ...[
+            ["", "all accesses"],
+            ["remote", "remote only"],
+            ["local", "local only"],
+            ["reads", "reads only"],
+            ["writes", "writes only"],
+        ].map(([value, text]) => h("option", { value }, text)),
+    );
     const sections = h("nav", { "aria-label": "Sections" }, ...SECTIONS.map(([id, title]) => h("a", { href: `#${id}`, click: jump(id) }, title)));
     const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, only));
     return {
@@ -25,10 +40,17 @@ export function filterBar(context: Context): View {
             const names = store.conditions().filter((name) => name !== "only");
             const passing = selection.whole().all.weight[0];
             const all = model.rows.weight.reduce((a, b) => a + b, 0);
-            replace(chips,
+            replace(
+                chips,
                 ...names.map((name) => chip(context, name)),
-                store.isFiltered() && h("span", { class: "passing" }, `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ${count(selection.whole().all.samples[0])} samples`),
-                store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"));
+                store.isFiltered() &&
+                    h(
+                        "span",
+                        { class: "passing" },
+                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ${count(selection.whole().all.samples[0])} samples`,
+                    ),
+                store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"),
+            );
         },
     };
 }
@@ -37,19 +59,38 @@ export function filterBar(context: Context): View {
 export function words({ model, store }: Context, name: keyof Filter): string {
     const { filter } = store;
     switch (name) {
-        case "time": return filter.time ? `${timeNs(filter.time[0])} to ${timeNs(filter.time[1])}` : "";
-        case "from": return `from ${model.nodeName(filter.from)}`;
-        case "home": return `memory of ${model.nodeName(filter.home)}`;
-        case "thread": return `thread ${filter.thread} ${model.threadName(filter.thread)}`;
-        case "site": return `object ${model.sites[filter.site].name}`;
-        case "instance": return `object #${model.instances.id[filter.instance]} ${model.sites[model.instances.site[filter.instance]]?.name ?? ""}`;
-        case "fn": return `in ${model.functions[filter.fn].name}`;
-        case "only": return filter.only;
+        case "time":
+            return filter.time ? `${timeNs(filter.time[0])} to ${timeNs(filter.time[1])}` : "";
+        case "from":
+            return `from ${model.nodeName(filter.from)}`;
+        case "home":
+            return `memory of ${model.nodeName(filter.home)}`;
+        case "thread":
+            return `thread ${filter.thread} ${model.threadName(filter.thread)}`;
+        case "site":
+            return `object ${model.sites[filter.site].name}`;
+        case "instance":
+            return `object #${model.instances.id[filter.instance]} ${model.sites[model.instances.site[filter.instance]]?.name ?? ""}`;
+        case "fn":
+            return `in ${model.functions[filter.fn].name}`;
+        case "only":
+            return filter.only;
     }
 }
 
 function chip(context: Context, name: keyof Filter): HTMLElement {
     const text = words(context, name);
-    return h("button", { type: "button", class: "chip", "data-filter": name, title: `Lift: ${text}`, "aria-label": `Lift filter ${text}`, click: () => context.store.set({ [name]: NOTHING[name] }) },
-        h("span", { class: "chip-text" }, text), h("span", { "aria-hidden": "true" }, "×"));
+    return h(
+        "button",
+        {
+            type: "button",
+            class: "chip",
+            "data-filter": name,
+            title: `Lift: ${text}`,
+            "aria-label": `Lift filter ${text}`,
+            click: () => context.store.set({ [name]: NOTHING[name] }),
+        },
+        h("span", { class: "chip-text" }, text),
+        h("span", { "aria-hidden": "true" }, "×"),
+    );
 }

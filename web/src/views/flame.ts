@@ -14,20 +14,59 @@ const LINE = 19;
 const NARROWEST = 0.0015;
 const DEEPEST = 48;
 
-interface Block { name: string; fn: number; site: number; place: string; value: number; remote: number; children: Map<string, Block> }
+interface Block {
+    name: string;
+    fn: number;
+    site: number;
+    place: string;
+    value: number;
+    remote: number;
+    children: Map<string, Block>;
+}
 
 const block = (name: string, fn: number, site: number, place: string): Block => ({ name, fn, site, place, value: 0, remote: 0, children: new Map() });
 
 export function flame(context: Context): View {
     const { store } = context;
-    const by = splitChoice(context, "flame.by", [["code", "by accessing code"], ["birth", "by allocation site"]], "code", "Whose call stacks");
-    const what = splitChoice(context, "flame.of", [["remote", "remote accesses"], ["all", "all accesses"]], "remote", "Which accesses");
+    const by = splitChoice(
+        context,
+        "flame.by",
+        [
+            ["code", "by accessing code"],
+            ["birth", "by allocation site"],
+        ],
+        "code",
+        "Whose call stacks",
+    );
+    const what = splitChoice(
+        context,
+        "flame.of",
+        [
+            ["remote", "remote accesses"],
+            ["all", "all accesses"],
+        ],
+        "remote",
+        "Which accesses",
+    );
     const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
     const trail = h("div", { class: "trail" });
     let rows: (string | number)[][] = [];
     const table = behind("Call stacks by accesses", ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
-    const element = h("section", { class: "card flame-card", id: "code-section", tabindex: -1, "aria-label": "Flame graph" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Flame graph", "Functions")), what, by, h("span", { class: "faint hint" }, "Wider: more accesses. Choose a block to zoom; its name in the trail filters.")), trail, stage, table);
+    const element = h(
+        "section",
+        { class: "card flame-card", id: "code-section", tabindex: -1, "aria-label": "Flame graph" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Flame graph", "Functions")),
+            what,
+            by,
+            h("span", { class: "faint hint" }, "Wider: more accesses. Choose a block to zoom in, and to filter by it"),
+        ),
+        trail,
+        stage,
+        table,
+    );
     let zoom: string[] = [];
     let seen = "";
     const render = (selection: Selection): void => {
@@ -43,7 +82,7 @@ export function flame(context: Context): View {
             render(selection);
         };
         drawTrail(context, trail, path, zoom, zoomTo);
-        draw(stage, path, zoom, zoomTo);
+        draw(stage, path, zoom, zoomTo, onlyRemote);
         rows = list(path[path.length - 1], root.value);
         refresh(table);
     };
@@ -73,7 +112,7 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
         if (instance < 0) return [];
         const stack = instances.stack[instance];
         let list = stackOf.get(stack);
-        if (!list) stackOf.set(stack, list = model.stackFrames(stack).reverse());
+        if (!list) stackOf.set(stack, (list = model.stackFrames(stack).reverse()));
         return list;
     };
     for (let group = 0; group < size; group++) {
@@ -99,7 +138,7 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
 function child(of: Block, name: string, fn: number, site: number, place: string): Block {
     const key = site >= 0 ? `site ${site}` : `${fn} ${name}`;
     let next = of.children.get(key);
-    if (!next) of.children.set(key, next = block(name, fn, site, place));
+    if (!next) of.children.set(key, (next = block(name, fn, site, place)));
     return next;
 }
 
@@ -114,19 +153,46 @@ function descend(root: Block, zoom: readonly string[]): Block[] {
     return path;
 }
 
-function drawTrail({ model, store }: Context, trail: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void): void {
+function drawTrail(
+    { model, store }: Context,
+    trail: HTMLElement,
+    path: readonly Block[],
+    zoom: readonly string[],
+    zoomTo: (to: string[]) => void,
+): void {
     const steps = path.slice(1);
     const last = path[path.length - 1];
     const chosenFn = store.filter.fn;
-    replace(trail,
+    replace(
+        trail,
         steps.length > 0 && h("button", { type: "button", class: "quiet", click: () => zoomTo([]) }, "Zoom out"),
-        ...steps.slice(-4).map((step, index) => h("button", { type: "button", class: "link name", title: step.name, click: () => zoomTo(zoom.slice(0, Math.max(steps.length - 4, 0) + index + 1)) }, step.name)),
-        last.fn >= 0 && h("button", { type: "button", class: "quiet", click: () => store.toggle({ fn: last.fn }) }, chosenFn === last.fn ? "Lift this filter" : "Filter by this function"),
-        last.site >= 0 && h("button", { type: "button", class: "quiet", click: () => store.toggle({ site: last.site, instance: -1 }) }, "Filter by this object"),
-        steps.length === 0 && chosenFn >= 0 && h("span", { class: "faint" }, `Filtered by ${model.functions[chosenFn].name}; this view shows all code.`));
+        ...steps.slice(-4).map((step, index) =>
+            h(
+                "button",
+                {
+                    type: "button",
+                    class: "link name",
+                    title: step.name,
+                    click: () => zoomTo(zoom.slice(0, Math.max(steps.length - 4, 0) + index + 1)),
+                },
+                step.name,
+            ),
+        ),
+        last.fn >= 0 &&
+            h(
+                "button",
+                { type: "button", class: "quiet", click: () => store.toggle({ fn: last.fn }) },
+                chosenFn === last.fn ? "Lift this filter" : "Filter by this function",
+            ),
+        last.site >= 0 &&
+            h("button", { type: "button", class: "quiet", click: () => store.toggle({ site: last.site, instance: -1 }) }, "Filter by this object"),
+        steps.length === 0 &&
+            chosenFn >= 0 &&
+            h("span", { class: "faint" }, `Filtered by ${model.functions[chosenFn].name}; this view shows all code.`),
+    );
 }
 
-function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void): void {
+function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void, onlyRemote: boolean): void {
     const root = path[path.length - 1];
     const blocks: HTMLElement[] = [];
     let deepest = 0;
@@ -134,16 +200,32 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly string[
         deepest = Math.max(deepest, depth);
         const share = root.value > 0 ? at.value / root.value : 0;
         const far = at.value > 0 ? at.remote / at.value : 0;
-        const hint = `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} accesses, ${percent(share)} of what is shown; ${percent(far)} remote`;
-        blocks.push(h("button", {
-            type: "button", class: "block", title: hint, "aria-label": hint, role: "treeitem", "aria-level": depth + 1, "data-depth": depth,
-            style: { left: `${left * 100}%`, width: `${width * 100}%`, top: `${depth * LINE}px`, background: palette.distance(far), color: palette.inkOnDistance(far) },
-            click: () => zoomTo([...keys]),
-        }, width > 0.02 ? at.name.slice(0, 200) : ""));
+        // Where everything is remote, distance would paint all blocks alike: there, colours only tell neighbours apart.
+        const [background, color] = onlyRemote ? palette.warm(at.name) : [palette.distance(far), palette.inkOnDistance(far)];
+        const hint =
+            `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} accesses, ${percent(share)} of what is ` +
+            `shown; ${percent(far)} remote`;
+        blocks.push(
+            h(
+                "button",
+                {
+                    type: "button",
+                    class: "block",
+                    title: hint,
+                    "aria-label": hint,
+                    role: "treeitem",
+                    "aria-level": depth + 1,
+                    "data-depth": depth,
+                    style: { left: `${left * 100}%`, width: `${width * 100}%`, top: `${depth * LINE}px`, background, color },
+                    click: () => zoomTo([...keys]),
+                },
+                width > 0.02 ? at.name.slice(0, 200) : "",
+            ),
+        );
         let x = left;
         const ordered = [...at.children].sort((a, b) => b[1].value - a[1].value);
         for (const [key, next] of ordered) {
-            const wide = width * next.value / at.value;
+            const wide = (width * next.value) / at.value;
             if (wide >= NARROWEST) place(next, [...keys, key], depth + 1, x, wide);
             x += wide;
         }

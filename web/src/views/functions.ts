@@ -10,7 +10,16 @@ import { Table } from "../table";
 import type { Context, View } from "../view";
 import { shareCell } from "./objects";
 
-interface Line { fn: number; own: Estimate; accesses: number; under: number; remote: Estimate; writes: Estimate; samples: number; line: number }
+interface Line {
+    fn: number;
+    own: Estimate;
+    accesses: number;
+    under: number;
+    remote: Estimate;
+    writes: Estimate;
+    samples: number;
+    line: number;
+}
 
 export function functions(context: Context): View {
     const { model, store } = context;
@@ -21,19 +30,74 @@ export function functions(context: Context): View {
         return path.slice(path.lastIndexOf("/") + 1) + (fn.file && line.line > 0 ? `:${line.line}` : "");
     };
     const table = new Table<Line>(store, {
-        name: "functions", caption: "Functions", sortedBy: "own", rowsShown: 10, searchHint: "Search functions", text: (line) => `${name(line)} ${place(line)}`,
-        key: (line) => String(line.fn), isChosen: (line) => store.filter.fn === line.fn, choose: (line) => store.toggle({ fn: line.fn }), label: name,
+        name: "functions",
+        caption: "Functions",
+        sortedBy: "own",
+        rowsShown: 10,
+        searchHint: "Search functions",
+        text: (line) => `${name(line)} ${place(line)}`,
+        key: (line) => String(line.fn),
+        isChosen: (line) => store.filter.fn === line.fn,
+        choose: (line) => store.toggle({ fn: line.fn }),
+        label: name,
         columns: [
-            { name: "function", title: "Function", isText: true, value: (line) => name(line).toLowerCase(), cell: (line) => [h("span", { class: "name" }, name(line)), h("span", { class: "place" }, place(line))], hint: name },
-            { name: "own", title: "Own", term: "Functions", value: (line) => line.own[0], cell: (line) => shareCell(line.own[0]), hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples` },
-            { name: "under", title: "With callees", value: (line) => line.under, cell: (line) => shareCell(line.under), hint: (line) => percent(line.under), isWide: true },
-            { name: "remote", title: "Remote", term: "Remote", value: (line) => line.remote[0], cell: (line) => shareCell(line.remote[0], "--remote-bar"), hint: (line) => `${share(line.remote)}; ${interval(line.remote)}` },
-            { name: "writes", title: "Writes", term: "writes", value: (line) => line.writes[0], cell: (line) => shareCell(line.writes[0]), hint: (line) => percent(line.writes[0]) },
+            {
+                name: "function",
+                title: "Function",
+                isText: true,
+                value: (line) => name(line).toLowerCase(),
+                cell: (line) => [h("span", { class: "name" }, name(line)), h("span", { class: "place" }, place(line))],
+                hint: name,
+            },
+            {
+                name: "own",
+                title: "Own",
+                term: "Functions",
+                value: (line) => line.own[0],
+                cell: (line) => shareCell(line.own[0]),
+                hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples`,
+            },
+            {
+                name: "under",
+                title: "With callees",
+                value: (line) => line.under,
+                cell: (line) => shareCell(line.under),
+                hint: (line) => percent(line.under),
+                isWide: true,
+            },
+            {
+                name: "remote",
+                title: "Remote",
+                term: "Remote",
+                value: (line) => line.remote[0],
+                cell: (line) => shareCell(line.remote[0], "--remote-bar"),
+                hint: (line) => `${share(line.remote)}; ${interval(line.remote)}`,
+            },
+            {
+                name: "writes",
+                title: "Writes",
+                term: "writes",
+                value: (line) => line.writes[0],
+                cell: (line) => shareCell(line.writes[0]),
+                hint: (line) => percent(line.writes[0]),
+            },
         ],
-        note: () => (model.isCells ? `Rare call stacks (${percent(model.head.grain.folded.stacks)} of the accesses) are folded into their code address, or into other code.` : null),
+        note: () =>
+            model.isCells
+                ? `Rare call stacks (${percent(model.head.grain.folded.stacks)} of the accesses) are folded into their code address, or into other code.`
+                : null,
     });
-    const element = h("section", { class: "card functions", "aria-label": "Functions" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Functions", "Functions")), h("span", { class: "faint hint" }, "A filter takes the function with all it calls")), table.element);
+    const element = h(
+        "section",
+        { class: "card functions", "aria-label": "Functions" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Functions", "Functions")),
+            h("span", { class: "faint hint" }, "A filter takes the function with all it calls"),
+        ),
+        table.element,
+    );
     return { element, render: (selection) => table.render(lines(context, selection)) };
 }
 
@@ -66,9 +130,14 @@ function lines({ model, store }: Context, selection: Selection): Line[] {
         const row = isFiltered ? undefined : model.functionRows.get(fn);
         const tally = own.all.tally(fn);
         found.push({
-            fn, own: row?.share ?? shareOf(tally, all), accesses: row?.accesses[0] ?? total(tally)[0], under: all.weight > 0 ? under[fn] / all.weight : 0,
-            remote: row?.remote ?? shareOf(own.remote.tally(fn), own.known.tally(fn)), writes: row?.writes ?? shareOf(own.writes.tally(fn), tally),
-            samples: tally.samples, line: row?.line ?? lineOf[fn],
+            fn,
+            own: row?.share ?? shareOf(tally, all),
+            accesses: row?.accesses[0] ?? total(tally)[0],
+            under: all.weight > 0 ? under[fn] / all.weight : 0,
+            remote: row?.remote ?? shareOf(own.remote.tally(fn), own.known.tally(fn)),
+            writes: row?.writes ?? shareOf(own.writes.tally(fn), tally),
+            samples: tally.samples,
+            line: row?.line ?? lineOf[fn],
         });
     }
     return found;

@@ -13,14 +13,23 @@ const PER_OCTAVE = 4;
 const BUCKETS = 128;
 const [WIDTH, HEIGHT] = [560, 170];
 
-interface Spread { local: Float64Array; remote: Float64Array; other: Float64Array }
+interface Spread {
+    local: Float64Array;
+    remote: Float64Array;
+    other: Float64Array;
+}
 
 export function latency(context: Context): View {
     const { model } = context;
     const { head } = model;
     const isMeasured = model.rows.latency.length > 0 || model.columns.ints("latency_bucket").length > 0;
     const body = h("div");
-    const element = h("section", { class: "card latency", "aria-label": "Latency" }, h("div", { class: "card-head" }, h("h2", {}, defined("Latency", "mean_latency_cycles"))), body);
+    const element = h(
+        "section",
+        { class: "card latency", "aria-label": "Latency" },
+        h("div", { class: "card-head" }, h("h2", {}, defined("Latency", "mean_latency_cycles"))),
+        body,
+    );
     if (!isMeasured) {
         const why = head.recording.engine === "instrument" ? "The engine instrument observes accesses, not how long they take: " : "";
         replace(body, h("p", { class: "nothing" }, `${why}${why ? "no" : "No"} latency was measured in this recording, so none is shown.`));
@@ -80,27 +89,42 @@ function used({ local, remote, other }: Spread): [first: number, last: number] {
 
 function draw(spread: Spread): SVGSVGElement {
     const [first, last] = used(spread);
-    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "latency-picture", role: "img", "aria-label": "Accesses by latency in cycles, local and remote" });
+    const picture = svg("svg", {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        class: "latency-picture",
+        role: "img",
+        "aria-label": "Accesses by latency in cycles, local and remote",
+    });
     if (last < first) return picture;
     const step = WIDTH / (last - first + 1);
-    const most = Math.max(...Array.from({ length: last - first + 1 }, (_, i) => spread.local[first + i] + spread.remote[first + i] + spread.other[first + i]));
+    const most = Math.max(
+        ...Array.from({ length: last - first + 1 }, (_, i) => spread.local[first + i] + spread.remote[first + i] + spread.other[first + i]),
+    );
     for (let bucket = first; bucket <= last; bucket++) {
         let y = HEIGHT - 20;
-        for (const [values, colour] of [[spread.local, palette.local()], [spread.remote, palette.remote()], [spread.other, palette.unknown()]] as const) {
-            const tall = values[bucket] / most * (HEIGHT - 30);
-            if (tall > 0) picture.append(svg("rect", { x: (bucket - first) * step, y: y - tall, width: Math.max(step - 1, 1), height: tall, fill: colour }));
+        for (const [values, colour] of [
+            [spread.local, palette.local()],
+            [spread.remote, palette.remote()],
+            [spread.other, palette.unknown()],
+        ] as const) {
+            const tall = (values[bucket] / most) * (HEIGHT - 30);
+            if (tall > 0)
+                picture.append(svg("rect", { x: (bucket - first) * step, y: y - tall, width: Math.max(step - 1, 1), height: tall, fill: colour }));
             y -= tall;
         }
         const every = Math.max(1, Math.ceil((last - first + 1) / 9));
-        if ((bucket - first) % every === 0) picture.append(svg("text", { x: (bucket - first) * step, y: HEIGHT - 5, class: "axis" }, count(Math.round(start(bucket)))));
+        if ((bucket - first) % every === 0)
+            picture.append(svg("text", { x: (bucket - first) * step, y: HEIGHT - 5, class: "axis" }, count(Math.round(start(bucket)))));
     }
     return picture;
 }
 
 function list(spread: Spread): (string | number)[][] {
     const [first, last] = used(spread);
-    return Array.from({ length: Math.max(last - first + 1, 0) }, (_, i) => first + i)
-        .map((bucket) => [count(Math.round(start(bucket))), ...[spread.local, spread.remote, spread.other].map((values) => count(Math.round(values[bucket])))]);
+    return Array.from({ length: Math.max(last - first + 1, 0) }, (_, i) => first + i).map((bucket) => [
+        count(Math.round(start(bucket))),
+        ...[spread.local, spread.remote, spread.other].map((values) => count(Math.round(values[bucket]))),
+    ]);
 }
 
 function describe({ model, store }: Context, spread: Spread): string {
@@ -116,7 +140,13 @@ function describe({ model, store }: Context, spread: Spread): string {
     };
     const known = [spread.local, spread.remote, spread.other].reduce((sum, values) => sum + values.reduce((a, b) => a + b, 0), 0);
     const whole = model.rows.weight.reduce((a, b) => a + b, 0);
-    const limit = model.isCells && (store.filter.thread >= 0 || store.filter.site >= 0 || store.filter.instance >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
-        ? " On this page, filters by thread, object, function and direction do not reach latencies." : "";
-    return `Cycles, on a scale of doublings. Half of the local accesses take up to ${middle(spread.local)}, half of the remote ones up to ${middle(spread.remote)}. ${percent(whole > 0 ? known / whole : 0)} of all accesses have a latency.${limit}`;
+    const limit =
+        model.isCells &&
+        (store.filter.thread >= 0 || store.filter.site >= 0 || store.filter.instance >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
+            ? " On this page, filters by thread, object, function and direction do not reach latencies."
+            : "";
+    return (
+        `Cycles, on a scale of doublings. Half of the local accesses take up to ${middle(spread.local)}, half of the remote ones up to ` +
+        `${middle(spread.remote)}. ${percent(whole > 0 ? known / whole : 0)} of all accesses have a latency.${limit}`
+    );
 }

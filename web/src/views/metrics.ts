@@ -12,7 +12,13 @@ import type { Context, View } from "../view";
 const SLICES = 60;
 const [WIDTH, HEIGHT] = [320, 84];
 
-interface Series { name: string; term: string; values: Estimate[]; greatest: number; words: (value: number) => string }
+interface Series {
+    name: string;
+    term: string;
+    values: Estimate[];
+    greatest: number;
+    words: (value: number) => string;
+}
 
 export function metrics(context: Context): View {
     const { model } = context;
@@ -20,11 +26,23 @@ export function metrics(context: Context): View {
     let series: Series[] = [];
     const table = behind("Metrics over program time", ["From", "Accesses per second", "Remote", "Writes", "Imbalance"], () => {
         const slices = series[0]?.values.length ?? 0;
-        return Array.from({ length: slices }, (_, slice) => [timeNs(Math.round(model.head.start_ns + model.head.duration_ns * slice / slices)),
-            ...series.map((one) => one.words(one.values[slice][0]))]);
+        return Array.from({ length: slices }, (_, slice) => [
+            timeNs(Math.round(model.head.start_ns + (model.head.duration_ns * slice) / slices)),
+            ...series.map((one) => one.words(one.values[slice][0])),
+        ]);
     });
-    const element = h("section", { class: "card metrics", id: "metrics-section", tabindex: -1, "aria-label": "Metrics over time" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Metrics over time", "Series")), h("span", { class: "faint hint" }, "Bands are 95 % intervals; empty slices are left out")), box, table);
+    const element = h(
+        "section",
+        { class: "card metrics", id: "metrics-section", tabindex: -1, "aria-label": "Metrics over time" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Metrics over time", "Series")),
+            h("span", { class: "faint hint" }, "Bands are 95 % intervals; empty slices are left out"),
+        ),
+        box,
+        table,
+    );
     return {
         element,
         render: (selection) => {
@@ -49,21 +67,48 @@ function compute({ model }: Context, selection: Selection): Series[] {
     });
     const perSecond = (estimate: Estimate): Estimate => estimate.map((value) => (each > 0 ? value / (each / 1e9) : 0)) as unknown as Estimate;
     const all = Array.from({ length: slices }, (_, slice) => slice);
-    const spread = all.map((slice) => imbalance(head.nodes.map((_, node) => total(served.tally(slice * n + node))).filter((_, node) => head.has_memory[node])).population);
+    const spread = all.map(
+        (slice) =>
+            imbalance(head.nodes.map((_, node) => total(served.tally(slice * n + node))).filter((_, node) => head.has_memory[node])).population,
+    );
     const rate = all.map((slice) => perSecond(total(parts.all.tally(slice))));
     const none: Estimate = [NaN, NaN, NaN];
     const seen = (slice: number, estimate: Estimate): Estimate => (parts.all.samples[slice] > 0 ? estimate : none);
     return [
-        { name: "Accesses per second", term: "Series", values: rate, greatest: Math.max(...rate.map((value) => value[0]), 1) * 1.15, words: (value) => `${count(Math.round(value))}/s` },
-        { name: "Remote share", term: "Remote", values: all.map((slice) => seen(slice, shareOf(parts.remote.tally(slice), parts.known.tally(slice)))), greatest: 1, words: percent },
-        { name: "Write share", term: "writes", values: all.map((slice) => seen(slice, shareOf(parts.writes.tally(slice), parts.all.tally(slice)))), greatest: 1, words: percent },
-        { name: "Controller imbalance", term: "Controller imbalance", values: spread.map((value, slice) => seen(slice, value)), greatest: Math.sqrt(Math.max(head.has_memory.filter(Boolean).length - 1, 1)), words: percent },
+        {
+            name: "Accesses per second",
+            term: "Series",
+            values: rate,
+            greatest: Math.max(...rate.map((value) => value[0]), 1) * 1.15,
+            words: (value) => `${count(Math.round(value))}/s`,
+        },
+        {
+            name: "Remote share",
+            term: "Remote",
+            values: all.map((slice) => seen(slice, shareOf(parts.remote.tally(slice), parts.known.tally(slice)))),
+            greatest: 1,
+            words: percent,
+        },
+        {
+            name: "Write share",
+            term: "writes",
+            values: all.map((slice) => seen(slice, shareOf(parts.writes.tally(slice), parts.all.tally(slice)))),
+            greatest: 1,
+            words: percent,
+        },
+        {
+            name: "Controller imbalance",
+            term: "Controller imbalance",
+            values: spread.map((value, slice) => seen(slice, value)),
+            greatest: Math.sqrt(Math.max(head.has_memory.filter(Boolean).length - 1, 1)),
+            words: percent,
+        },
     ];
 }
 
 function chart({ model, store }: Context, series: Series): HTMLElement {
     const { values, greatest } = series;
-    const x = (slice: number): number => (slice + 0.5) / values.length * WIDTH;
+    const x = (slice: number): number => ((slice + 0.5) / values.length) * WIDTH;
     const y = (value: number): number => HEIGHT - Math.min(Math.max(value / greatest, 0), 1) * (HEIGHT - 6);
     const band: string[] = [];
     const line: string[] = [];
@@ -79,11 +124,23 @@ function chart({ model, store }: Context, series: Series): HTMLElement {
     values.forEach((value, slice) => (Number.isNaN(value[0]) ? flush() : run.push(slice)));
     flush();
     const { time } = store.filter;
-    const at = (ns: number): number => (ns - model.head.start_ns) / model.head.duration_ns * WIDTH;
-    const chosen = time ? svg("rect", { x: at(time[0]), y: 0, width: Math.max(at(time[1]) - at(time[0]), 1), height: HEIGHT, class: "chosen-time" }) : null;
+    const at = (ns: number): number => ((ns - model.head.start_ns) / model.head.duration_ns) * WIDTH;
+    const chosen = time
+        ? svg("rect", { x: at(time[0]), y: 0, width: Math.max(at(time[1]) - at(time[0]), 1), height: HEIGHT, class: "chosen-time" })
+        : null;
     const finite = values.map((value) => value[0]).filter((value) => !Number.isNaN(value));
     const range = finite.length > 0 ? `between ${series.words(Math.min(...finite))} and ${series.words(Math.max(...finite))}` : "nothing seen";
-    return h("figure", { class: "chart" }, h("figcaption", {}, defined(series.name, series.term), h("span", { class: "faint" }, range)),
-        svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${series.name} over time, ${range}` },
-            chosen, svg("path", { d: band.join(""), class: "band" }), svg("path", { d: line.join(""), class: "line" }), svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5, class: "base" })));
+    return h(
+        "figure",
+        { class: "chart" },
+        h("figcaption", {}, defined(series.name, series.term), h("span", { class: "faint" }, range)),
+        svg(
+            "svg",
+            { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${series.name} over time, ${range}` },
+            chosen,
+            svg("path", { d: band.join(""), class: "band" }),
+            svg("path", { d: line.join(""), class: "line" }),
+            svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5, class: "base" }),
+        ),
+    );
 }

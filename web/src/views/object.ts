@@ -21,15 +21,31 @@ export function objectDetail(context: Context): View {
     const title = h("h2");
     const facts = h("div", { class: "facts" });
     const strips = new Strips(model, "Accesses by thread over time");
-    const choice = splitChoice(context, "object.colour", [["reach", "local and remote"], ["rw", "reads and writes"]], "reach", "What colours the cells");
+    const choice = splitChoice(
+        context,
+        "object.colour",
+        [
+            ["reach", "local and remote"],
+            ["rw", "reads and writes"],
+        ],
+        "reach",
+        "What colours the cells",
+    );
     const legend = h("span", { class: "keys" });
     const maps = new PageMaps(context);
     const code = h("div", { class: "stacks" });
     const close = h("button", { type: "button", class: "quiet", click: () => store.set({ site: -1, instance: -1 }) }, "Close");
-    const element = h("section", { class: "card detail", id: "object-detail", tabindex: -1, "aria-label": "Object in detail", hidden: true },
-        h("div", { class: "card-head" }, title, close), facts,
-        h("div", { class: "card-head sub" }, h("h3", {}, defined("By thread, over time", "Object by thread")), choice, legend), strips.element,
-        h("h3", {}, defined("Pages over time", "Pages")), maps.element, code);
+    const element = h(
+        "section",
+        { class: "card detail", id: "object-detail", tabindex: -1, "aria-label": "Object in detail", hidden: true },
+        h("div", { class: "card-head" }, title, close),
+        facts,
+        h("div", { class: "card-head sub" }, h("h3", {}, defined("By thread, over time", "Object by thread")), choice, legend),
+        strips.element,
+        h("h3", {}, defined("Pages over time", "Pages")),
+        maps.element,
+        code,
+    );
     return {
         element,
         render: (selection) => {
@@ -41,7 +57,15 @@ export function objectDetail(context: Context): View {
             replace(facts, ...factsOf(context, selection));
             const byWrites = store.option("object.colour", "reach") === "rw";
             strips.redraw(byThread(context, selection, byWrites));
-            const keys = byWrites ? [["reads", palette.reads()], ["writes", palette.writes()]] : [["local", palette.local()], ["remote", palette.remote()]];
+            const keys = byWrites
+                ? [
+                      ["reads", palette.reads()],
+                      ["writes", palette.writes()],
+                  ]
+                : [
+                      ["local", palette.local()],
+                      ["remote", palette.remote()],
+                  ];
             replace(legend, ...keys.map(([name, colour]) => h("span", { class: "key" }, h("i", { style: { background: colour } }), name)));
             maps.show(selection, theInstance(context, selection));
             replace(code, ...codeOf(context, selection));
@@ -75,18 +99,36 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const row = instance < 0 && !others ? model.siteRows.get(site.id) : undefined;
     const line = lines(model, selection, new Int32Array(model.rows.count), 1, 0, () => ({})).at(0);
     const isFolded = instance >= 0 && model.hasRows[instance] === 0;
-    const born = instance >= 0 ? birth(context, instance) : `${plural(row?.instances ?? instancesOf(context, site.index), "object", "objects")}${row ? `, ${bytes(row.bytes)}` : ""}`;
+    const born =
+        instance >= 0
+            ? birth(context, instance)
+            : `${plural(row?.instances ?? instancesOf(context, site.index), "object", "objects")}${row ? `, ${bytes(row.bytes)}` : ""}`;
     const whole = selection.whole(OBJECT).all.tally(0);
     const own = shareOf(selection.whole().all.tally(0), whole);
     const facts: (HTMLElement | false | undefined)[] = [
-        h("p", { class: "where-born" }, `${site.kind} · ${[site.place, site.function && `in ${site.function}`].filter((t) => t).join(" ")} · ${born}`),
-        isFolded && h("p", { class: "warning" }, "This object is rare: its accesses were folded into its site to keep the page small. What follows is of all objects of that site without rows of their own."),
+        h(
+            "p",
+            { class: "where-born" },
+            `${site.kind} · ${[site.place, site.function && `in ${site.function}`].filter((t) => t).join(" ")} · ${born}`,
+        ),
+        isFolded &&
+            h(
+                "p",
+                { class: "warning" },
+                "This object is rare: its accesses were folded into its site to keep the page small. What follows is of all objects of that " +
+                    "site without rows of their own.",
+            ),
         line && h("div", { class: "fact-row" }, ...measures(context, line, row?.share ?? own, row)),
     ];
     return facts.filter((element) => element instanceof HTMLElement);
 }
 
-function measures(context: Context, line: ObjectLine, own: readonly [number, number, number], row: ReturnType<Context["model"]["siteRows"]["get"]>): HTMLElement[] {
+function measures(
+    context: Context,
+    line: ObjectLine,
+    own: readonly [number, number, number],
+    row: ReturnType<Context["model"]["siteRows"]["get"]>,
+): HTMLElement[] {
     const number = (value: number): string => (Number.isNaN(value) ? "–" : percent(value));
     const best = row?.best_node ?? null;
     const bound = row?.read_only_bound ?? null;
@@ -95,7 +137,11 @@ function measures(context: Context, line: ObjectLine, own: readonly [number, num
         fact("Remote", "remote", row ? share(row.remote) : number(line.remote), row ? interval(row.remote) : ""),
         fact("Writes", "writes", bound !== null ? `none seen, < ${percent(bound)}` : row ? share(row.writes) : number(line.writes)),
         fact("Avoidable by pinning", "avoidable_by_pinning", row?.avoidable_by_pinning ? share(row.avoidable_by_pinning) : number(line.pin)),
-        fact(best !== null ? `Avoidable on node ${best}` : "Avoidable elsewhere", "avoidable_by_allocating_elsewhere", row ? share(row.avoidable_by_allocating_elsewhere) : number(line.elsewhere)),
+        fact(
+            best !== null ? `Avoidable on node ${best}` : "Avoidable elsewhere",
+            "avoidable_by_allocating_elsewhere",
+            row ? share(row.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
+        ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
         fact("Before anybody else", "before_others", number(row?.before_others?.[0] ?? line.first)),
         fact("Accessed from", "from_node", nodeBar(context, line.from)),
@@ -117,7 +163,10 @@ function birth({ model }: Context, index: number): string {
     const by = instances.thread[index] >= 0 ? ` by ${model.threadName(instances.thread[index])} (thread ${instances.thread[index]})` : "";
     const on = instances.node[index] >= 0 ? ` on node ${instances.node[index]}` : "";
     const death = Number.isNaN(instances.death[index]) ? "lives to the end" : `freed at ${timeNs(instances.death[index])}`;
-    return `#${instances.id[index]}, ${bytes(instances.bytes[index])} at ${instances.address(index)}, born at ${timeNs(instances.birth[index])}${by}${on}, ${death}`;
+    return (
+        `#${instances.id[index]}, ${bytes(instances.bytes[index])} at ${instances.address(index)}, born at ` +
+        `${timeNs(instances.birth[index])}${by}${on}, ${death}`
+    );
 }
 
 /** Strips of the busiest threads; colour: how remote, or how much written, a cell is. */
@@ -126,7 +175,7 @@ function byThread({ model }: Context, selection: Selection, byWrites: boolean): 
     const threads = new Map<number, { all: Float64Array; marked: Float64Array; sum: number }>();
     selection.each(0, (i) => {
         let own = threads.get(rows.thread[i]);
-        if (!own) threads.set(rows.thread[i], own = { all: new Float64Array(model.bins), marked: new Float64Array(model.bins), sum: 0 });
+        if (!own) threads.set(rows.thread[i], (own = { all: new Float64Array(model.bins), marked: new Float64Array(model.bins), sum: 0 }));
         const bin = model.bin(rows.time[i]);
         own.all[bin] += rows.weight[i];
         own.sum += rows.weight[i];
@@ -157,23 +206,60 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
         weights[rows.code[i]] += rows.weight[i];
         all += rows.weight[i];
     });
-    const order = Array.from(weights.keys()).filter((code) => weights[code] > 0).sort((a, b) => weights[b] - weights[a]);
+    const order = Array.from(weights.keys())
+        .filter((code) => weights[code] > 0)
+        .sort((a, b) => weights[b] - weights[a]);
     const reach = order.slice(0, STACKS).map((code, place) => {
         const list = [...model.codes[code]].reverse();
         const innermost = list[0] ? `, in ${model.functions[list[0].fn].name}` : "";
-        return h("details", { class: "stack", open: place === 0 },
-            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses${innermost}`), frames(context, list));
+        return h(
+            "details",
+            { class: "stack", open: place === 0 },
+            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses${innermost}`),
+            frames(context, list),
+        );
     });
     return [
-        h("div", {}, h("h3", {}, filter.instance >= 0 ? "Allocated at" : "Allocated at (its first object in this list)"), born.length > 0 ? frames(context, born) : h("p", { class: "faint" }, "No allocation stack: it is no block of the heap, or it was there before the recording.")),
-        h("div", {}, h("h3", {}, defined("Accessed by", "Functions")), ...reach, order.length > STACKS && h("p", { class: "faint" }, `and ${plural(order.length - STACKS, "more call stack", "more call stacks")}`)),
+        h(
+            "div",
+            {},
+            h("h3", {}, filter.instance >= 0 ? "Allocated at" : "Allocated at (its first object in this list)"),
+            born.length > 0
+                ? frames(context, born)
+                : h("p", { class: "faint" }, "No allocation stack: it is no block of the heap, or it was there before the recording."),
+        ),
+        h(
+            "div",
+            {},
+            h("h3", {}, defined("Accessed by", "Functions")),
+            ...reach,
+            order.length > STACKS && h("p", { class: "faint" }, `and ${plural(order.length - STACKS, "more call stack", "more call stacks")}`),
+        ),
     ];
 }
 
 /** Frames, innermost first; each function can be chosen. */
 export function frames({ model, store }: Context, list: readonly Frame[]): HTMLElement {
     if (list.length === 0) return h("p", { class: "faint" }, model.isCells ? "Folded: this code is rare." : "No call stack was recorded.");
-    return h("ol", { class: "frames" }, ...list.map((frame) => h("li", {},
-        h("button", { type: "button", class: "link name", click: () => store.toggle({ fn: frame.fn }), title: `${model.functions[frame.fn].name}\n${frame.file}${frame.line ? `:${frame.line}` : ""}` }, model.functions[frame.fn].name),
-        h("span", { class: "place" }, model.framePlace(frame), frame.inlined ? " (inlined)" : ""))));
+    return h(
+        "ol",
+        { class: "frames" },
+        ...list.map((frame) =>
+            h(
+                "li",
+                {},
+                h(
+                    "button",
+                    {
+                        type: "button",
+                        class: "link name",
+                        click: () => store.toggle({ fn: frame.fn }),
+                        title: `${model.functions[frame.fn].name}\n${frame.file}${frame.line ? `:${frame.line}` : ""}`,
+                    },
+                    model.functions[frame.fn].name,
+                ),
+                h("span", { class: "place" }, model.framePlace(frame), frame.inlined ? " (inlined)" : ""),
+            ),
+        ),
+    );
 }

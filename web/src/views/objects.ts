@@ -14,27 +14,52 @@ import { splitChoice } from "./timeline";
 /** A bar split by node, with the same in words for those who do not see it. */
 export function nodeBar({ model }: Context, shares: ArrayLike<number>): HTMLElement {
     const parts = Array.from(shares, (share, position) => ({ share, position })).filter((part) => part.share > 0);
-    const words = parts.sort((a, b) => b.share - a.share).slice(0, 8).map((part) => `${model.nodeName(part.position)} ${percent(part.share)}`).join(", ");
+    const words = parts
+        .sort((a, b) => b.share - a.share)
+        .slice(0, 8)
+        .map((part) => `${model.nodeName(part.position)} ${percent(part.share)}`)
+        .join(", ");
     const inOrder = [...parts].sort((a, b) => a.position - b.position);
-    return h("span", { class: "node-bar", role: "img", "aria-label": words || "none", title: words },
-        ...inOrder.map((part) => h("i", { style: { width: `${(part.share * 100).toFixed(2)}%`, background: palette.node(part.position) } })));
+    return h(
+        "span",
+        { class: "node-bar", role: "img", "aria-label": words || "none", title: words },
+        ...inOrder.map((part) => h("i", { style: { width: `${(part.share * 100).toFixed(2)}%`, background: palette.node(part.position) } })),
+    );
 }
 
 /** A share as a number over a faint bar. */
 export function shareCell(share: number, colour = "--bar"): Child[] {
     if (Number.isNaN(share)) return [h("span", { class: "faint" }, "–")];
-    return [h("i", { class: "bar", style: { width: `${(Math.min(share, 1) * 100).toFixed(1)}%`, background: `var(${colour})` } }), h("span", { class: "over" }, bare(share))];
+    return [
+        h("i", { class: "bar", style: { width: `${(Math.min(share, 1) * 100).toFixed(1)}%`, background: `var(${colour})` } }),
+        h("span", { class: "over" }, bare(share)),
+    ];
 }
 
 export function objects(context: Context): View & { focusSearch: () => void } {
     const { model, store } = context;
-    const choice = splitChoice(context, "objects.by", [["site", "by place that allocates"], ["instance", "one by one"]], "site", "How to list objects");
+    const choice = splitChoice(
+        context,
+        "objects.by",
+        [
+            ["site", "by place that allocates"],
+            ["instance", "one by one"],
+        ],
+        "site",
+        "How to list objects",
+    );
     const table = new Table<ObjectLine>(store, {
-        name: "objects", caption: "Objects and their decision rows", columns: columns(context), sortedBy: "share", rowsShown: 12,
-        text: (row) => `${row.name} ${row.place} ${row.kind} ${row.instance >= 0 ? model.instances.id[row.instance] : `S${model.sites[row.site]?.id ?? ""}`}`,
+        name: "objects",
+        caption: "Objects and their decision rows",
+        columns: columns(context),
+        sortedBy: "share",
+        rowsShown: 12,
+        text: (row) =>
+            `${row.name} ${row.place} ${row.kind} ${row.instance >= 0 ? model.instances.id[row.instance] : `S${model.sites[row.site]?.id ?? ""}`}`,
         searchHint: "Search objects",
         key: (row) => (row.instance >= 0 ? `i${row.instance}` : `s${row.site}`),
-        isChosen: (row) => (row.instance >= 0 ? store.filter.instance === row.instance : row.site >= 0 && store.filter.site === row.site && store.filter.instance < 0),
+        isChosen: (row) =>
+            row.instance >= 0 ? store.filter.instance === row.instance : row.site >= 0 && store.filter.site === row.site && store.filter.instance < 0,
         canChoose: (row) => row.instance >= 0 || row.site >= 0,
         choose: (row) => {
             if (row.instance >= 0) store.toggle({ instance: row.instance, site: -1 });
@@ -44,14 +69,28 @@ export function objects(context: Context): View & { focusSearch: () => void } {
         note: () => note(context),
     });
     const keys = h("span", { class: "keys" });
-    const element = h("section", { class: "card objects", id: "objects-section", tabindex: -1, "aria-label": "Objects" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Objects", "The decision row")), choice, keys, h("span", { class: "faint hint" }, "All in %. Choose a row to see its threads, pages, time and code")), table.element);
+    const element = h(
+        "section",
+        { class: "card objects", id: "objects-section", tabindex: -1, "aria-label": "Objects" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Objects", "The decision row")),
+            choice,
+            keys,
+            h("span", { class: "faint hint" }, "All in %. Choose a row to see its threads, pages, time and code"),
+        ),
+        table.element,
+    );
     return {
         element,
         render: (selection) => {
             // Beside the columns From and On; many nodes are told apart by the bars' tool tips alone.
             const few = model.head.nodes.length <= 9 ? model.head.nodes : [];
-            replace(keys, ...few.map((_, node) => h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), model.nodeName(node))));
+            replace(
+                keys,
+                ...few.map((_, node) => h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), model.nodeName(node))),
+            );
             table.render(rows(context, selection));
         },
         focusSearch: () => table.focusSearch(),
@@ -83,10 +122,28 @@ function fromInstance({ model }: Context, index: number, all: number, allRemote:
     const site = sites[instances.site[index]];
     const [weight, known, remote] = [instances.weight[index], instances.known[index], instances.remote[index]];
     return {
-        site: instances.site[index], instance: index, name: site?.name ?? "", place: site?.place ?? "", kind: site?.kind ?? "", bytes: instances.bytes[index],
-        instances: 1, samples: instances.samples[index], accesses: weight, share: [all > 0 ? weight / all : 0, NaN, NaN], ofRemote: allRemote > 0 ? remote / allRemote : 0,
-        remote: known > 0 ? remote / known : 0, pin: NaN, elsewhere: NaN, own: NaN, first: NaN, writes: weight > 0 ? instances.writes[index] / weight : 0, threads: NaN,
-        from: [], on: [], pattern: "too-few-samples", isFolded: model.hasRows[index] === 0,
+        site: instances.site[index],
+        instance: index,
+        name: site?.name ?? "",
+        place: site?.place ?? "",
+        kind: site?.kind ?? "",
+        bytes: instances.bytes[index],
+        instances: 1,
+        samples: instances.samples[index],
+        accesses: weight,
+        share: [all > 0 ? weight / all : 0, NaN, NaN],
+        ofRemote: allRemote > 0 ? remote / allRemote : 0,
+        remote: known > 0 ? remote / known : 0,
+        pin: NaN,
+        elsewhere: NaN,
+        own: NaN,
+        first: NaN,
+        writes: weight > 0 ? instances.writes[index] / weight : 0,
+        threads: NaN,
+        from: [],
+        on: [],
+        pattern: "too-few-samples",
+        isFolded: model.hasRows[index] === 0,
     };
 }
 
@@ -119,7 +176,15 @@ function instances(context: Context, selection: Selection): ObjectLine[] {
     const { instances: table } = model;
     const computed = lines(model, selection, model.rows.instance, table.count, OBJECT, (index) => {
         const site = model.sites[table.site[index]];
-        return { instance: index, site: table.site[index], name: site.name, place: site.place, kind: site.kind, bytes: table.bytes[index], instances: 1 };
+        return {
+            instance: index,
+            site: table.site[index],
+            name: site.name,
+            place: site.place,
+            kind: site.kind,
+            bytes: table.bytes[index],
+            instances: 1,
+        };
     });
     const isFilteredByOthers = store.conditions().some((name) => name !== "site" && name !== "instance");
     if (isFilteredByOthers || !model.isCells) return computed.length > 0 || isFilteredByOthers ? computed : unaccessed(context);
@@ -139,41 +204,130 @@ function note({ model, store }: Context): Child {
     const { grain, recording } = model.head;
     const parts: string[] = [];
     const byInstance = store.option("objects.by", "site") === "instance";
-    if (byInstance && grain.instances > grain.instances_listed) parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer accesses are not listed.`);
-    if (recording.object_count > grain.instances && grain.samples > 0) parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects were in no sample.`);
+    if (byInstance && grain.instances > grain.instances_listed)
+        parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer accesses are not listed.`);
+    if (recording.object_count > grain.instances && grain.samples > 0)
+        parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects were in no sample.`);
     if (model.isCells) {
         const folded = percent(grain.folded.objects);
-        parts.push(`Rare objects (${folded} of the accesses) are folded into their site: they are listed, with figures of the whole recording, and under a filter their site's rows stand in.`);
+        parts.push(
+            `Rare objects (${folded} of the accesses) are folded into their site: they are listed, with figures of the whole recording, and ` +
+                `under a filter their site's rows stand in.`,
+        );
     }
     return parts.join(" ");
 }
 
 function columns(context: Context): Column<ObjectLine>[] {
     const { model } = context;
-    const share = (name: string, title: string, term: string, value: (row: ObjectLine) => number, isWide = false): Column<ObjectLine> =>
-        ({ name, title, term, value: (row) => (Number.isNaN(value(row)) ? -1 : value(row)), cell: (row) => shareCell(value(row)), isWide, hint: (row) => (Number.isNaN(value(row)) ? "" : percent(value(row))) });
+    const share = (name: string, title: string, term: string, value: (row: ObjectLine) => number, isWide = false): Column<ObjectLine> => ({
+        name,
+        title,
+        term,
+        value: (row) => (Number.isNaN(value(row)) ? -1 : value(row)),
+        cell: (row) => shareCell(value(row)),
+        isWide,
+        hint: (row) => (Number.isNaN(value(row)) ? "" : percent(value(row))),
+    });
     return [
         {
-            name: "name", title: "Object", isText: true, value: (row) => row.name.toLowerCase(), hint: (row) => `${row.name}\n${row.place}`,
-            cell: (row) => [h("span", { class: "name" }, row.name), h("span", { class: "place" }, [row.place, row.instance >= 0 ? `#${model.instances.id[row.instance]}` : row.instances > 1 ? plural(row.instances, "object", "objects") : "", row.isFolded ? "folded" : ""].filter((t) => t !== "").join(" · "))],
+            name: "name",
+            title: "Object",
+            isText: true,
+            value: (row) => row.name.toLowerCase(),
+            hint: (row) => `${row.name}\n${row.place}`,
+            cell: (row) => [
+                h("span", { class: "name" }, row.name),
+                h(
+                    "span",
+                    { class: "place" },
+                    [
+                        row.place,
+                        row.instance >= 0
+                            ? `#${model.instances.id[row.instance]}`
+                            : row.instances > 1
+                              ? plural(row.instances, "object", "objects")
+                              : "",
+                        row.isFolded ? "folded" : "",
+                    ]
+                        .filter((t) => t !== "")
+                        .join(" · "),
+                ),
+            ],
         },
-        { name: "bytes", title: "Size", value: (row) => row.bytes || 0, cell: (row) => (Number.isNaN(row.bytes) ? "–" : bytes(row.bytes)), isWide: true },
         {
-            name: "share", title: "Share", term: "share", value: (row) => row.share[0],
-            cell: (row) => [h("i", { class: "bar", style: { width: `${(row.share[0] * 100).toFixed(1)}%`, background: "var(--bar)" } }),
-                h("span", { class: "over" }, (row.share[0] * 100).toFixed(1), Number.isNaN(row.share[1]) || row.share[1] === row.share[2] ? "" : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`))],
-            hint: (row) => `${count(Math.round(row.accesses))} accesses, ${plural(row.samples, "sample", "samples")}${Number.isNaN(row.share[1]) ? "" : `; ${interval(row.share)}`}`,
+            name: "bytes",
+            title: "Size",
+            value: (row) => row.bytes || 0,
+            cell: (row) => (Number.isNaN(row.bytes) ? "–" : bytes(row.bytes)),
+            isWide: true,
+        },
+        {
+            name: "share",
+            title: "Share",
+            term: "share",
+            value: (row) => row.share[0],
+            cell: (row) => [
+                h("i", { class: "bar", style: { width: `${(row.share[0] * 100).toFixed(1)}%`, background: "var(--bar)" } }),
+                h(
+                    "span",
+                    { class: "over" },
+                    (row.share[0] * 100).toFixed(1),
+                    Number.isNaN(row.share[1]) || row.share[1] === row.share[2]
+                        ? ""
+                        : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`),
+                ),
+            ],
+            hint: (row) =>
+                `${count(Math.round(row.accesses))} accesses, ` +
+                `${plural(row.samples, "sample", "samples")}${Number.isNaN(row.share[1]) ? "" : `; ${interval(row.share)}`}`,
         },
         share("remote-share", "Of remote", "share_of_remote", (row) => row.ofRemote),
-        { name: "remote", title: "Remote", term: "remote", value: (row) => row.remote, cell: (row) => shareCell(row.remote, "--remote-bar"), hint: (row) => `${percent(row.remote)} of its accesses are remote, ${percent(1 - row.remote)} local` },
+        {
+            name: "remote",
+            title: "Remote",
+            term: "remote",
+            value: (row) => row.remote,
+            cell: (row) => shareCell(row.remote, "--remote-bar"),
+            hint: (row) => `${percent(row.remote)} of its accesses are remote, ${percent(1 - row.remote)} local`,
+        },
         share("pin", "Pin", "avoidable_by_pinning", (row) => row.pin, true),
         share("elsewhere", "Elsewhere", "avoidable_by_allocating_elsewhere", (row) => row.elsewhere, true),
-        { name: "from", title: "From", term: "from_node", value: (row) => Math.max(0, ...Array.from(row.from)), cell: (row) => nodeBar(context, row.from), isWide: true },
-        { name: "on", title: "On", term: "on_node", value: (row) => Math.max(0, ...Array.from(row.on)), cell: (row) => nodeBar(context, row.on), isWide: true },
+        {
+            name: "from",
+            title: "From",
+            term: "from_node",
+            value: (row) => Math.max(0, ...Array.from(row.from)),
+            cell: (row) => nodeBar(context, row.from),
+            isWide: true,
+        },
+        {
+            name: "on",
+            title: "On",
+            term: "on_node",
+            value: (row) => Math.max(0, ...Array.from(row.on)),
+            cell: (row) => nodeBar(context, row.on),
+            isWide: true,
+        },
         share("own", "Own", "by_allocator", (row) => row.own, true),
         share("first", "First", "before_others", (row) => row.first, true),
         share("writes", "Writes", "writes", (row) => row.writes, true),
-        { name: "threads", title: "Threads", term: "threads", value: (row) => row.threads || 0, cell: (row) => (Number.isNaN(row.threads) ? "–" : String(row.threads)), isWide: true },
-        { name: "use", title: "Use", term: "Patterns", isText: true, value: (row) => row.pattern, cell: (row) => h("span", { class: "pattern" }, PATTERNS[row.pattern]), isWide: true },
+        {
+            name: "threads",
+            title: "Threads",
+            term: "threads",
+            value: (row) => row.threads || 0,
+            cell: (row) => (Number.isNaN(row.threads) ? "–" : String(row.threads)),
+            isWide: true,
+        },
+        {
+            name: "use",
+            title: "Use",
+            term: "Patterns",
+            isText: true,
+            value: (row) => row.pattern,
+            cell: (row) => h("span", { class: "pattern" }, PATTERNS[row.pattern]),
+            isWide: true,
+        },
     ];
 }

@@ -21,10 +21,19 @@ function words(parts: readonly Words[]): Child[] {
 function figure(name: string, term: string, value: string, hint: string, says: Child): HTMLElement {
     const [number, unit] = value.endsWith(" %") ? [value.slice(0, -2), " %"] : [value, ""];
     const [main, half] = number.split(" ± ");
-    return h("div", { class: "figure" },
+    return h(
+        "div",
+        { class: "figure" },
         h("div", { class: "figure-name" }, defined(name, term)),
-        h("div", { class: "figure-value", title: hint }, main, half !== undefined && h("span", { class: "margin" }, ` ± ${half}`), h("span", { class: "unit" }, unit)),
-        h("div", { class: "figure-says" }, says));
+        h(
+            "div",
+            { class: "figure-value", title: hint },
+            main,
+            half !== undefined && h("span", { class: "margin" }, ` ± ${half}`),
+            h("span", { class: "unit" }, unit),
+        ),
+        h("div", { class: "figure-says" }, says),
+    );
 }
 
 /** The three figures: `insight`'s own without a filter, estimates from the rows with one. */
@@ -50,9 +59,18 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     }
     return [
         figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
-        figure("Controller imbalance", "Controller imbalance", spread(spreads.population),
-            isExact(spreads.population) ? "counted, exact" : `95 % interval: ${spreads.population.slice(1).map((v) => (v * 100).toFixed(0)).join(" to ")} %`,
-            `${busy}; ${(spreads.sample[0] * 100).toFixed(0)} % by the sample definition`),
+        figure(
+            "Controller imbalance",
+            "Controller imbalance",
+            spread(spreads.population),
+            isExact(spreads.population)
+                ? "counted, exact"
+                : `95 % interval: ${spreads.population
+                      .slice(1)
+                      .map((v) => (v * 100).toFixed(0))
+                      .join(" to ")} %`,
+            `${busy}; ${(spreads.sample[0] * 100).toFixed(0)} % by the sample definition`,
+        ),
         topFigure({ model, store }, selection),
     ];
 }
@@ -63,7 +81,13 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
         const row = head.headline.top;
         if (!row) return figure("Top object", "share", "-", "", "no object is known");
         const link = typeof row.key === "object" && "site" in row.key ? siteLink({ model, store }, row.key.site, row.name) : row.name;
-        return figure("Top object", "share", share(row.share), interval(row.share), h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${percent(row.remote[0])} of its own are remote`));
+        return figure(
+            "Top object",
+            "share",
+            share(row.share),
+            interval(row.share),
+            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${percent(row.remote[0])} of its own are remote`),
+        );
     }
     const but = selection.filter.site >= 0 || selection.filter.instance >= 0 ? 0 : OBJECT;
     const sites = selection.by("site", model.rows.site, model.sites.length, but);
@@ -71,8 +95,18 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
     if (!sites.all.weight[top]) return figure("Top object", "share", "-", "", "no object is known");
     const now = shares(sites, top);
     const all = selection.whole(but).all.weight[0];
-    return figure("Top object", "share", share([sites.all.weight[top] / all, now.accesses[1] / all, Math.min(now.accesses[2] / all, 1)]), "of what passes the filters",
-        h("span", {}, siteLink({ model, store }, model.sites[top].id, model.sites[top].name), ` draws them; ${percent(now.remote[0])} of its own are remote`));
+    return figure(
+        "Top object",
+        "share",
+        share([sites.all.weight[top] / all, now.accesses[1] / all, Math.min(now.accesses[2] / all, 1)]),
+        "of what passes the filters",
+        h(
+            "span",
+            {},
+            siteLink({ model, store }, model.sites[top].id, model.sites[top].name),
+            ` draws them; ${percent(now.remote[0])} of its own are remote`,
+        ),
+    );
 }
 
 /** A site's name that leads to its details. */
@@ -97,10 +131,23 @@ export function overview(context: Context): View {
         findings.append(h("li", {}, h("p", {}, name, ...words(rest)), h("p", { class: "advice" }, finding.advice)));
     }
     const rest = head.site_count - head.findings.length;
-    const more = rest > 0 && head.findings.length > 0
-        && h("p", { class: "faint" }, `${plural(rest, "more place", "more places")} where objects come from: `, h("a", { href: "#objects-section", click: jump("objects-section") }, "all objects"));
-    const element = h("section", { class: "card overview", "aria-label": "What the recording shows" },
-        h("h1", { class: "verdict" }, ...words(head.verdict)), numbers, findings, more);
+    const more =
+        rest > 0 &&
+        head.findings.length > 0 &&
+        h(
+            "p",
+            { class: "faint" },
+            `${plural(rest, "more place", "more places")} where objects come from: `,
+            h("a", { href: "#objects-section", click: jump("objects-section") }, "all objects"),
+        );
+    const element = h(
+        "section",
+        { class: "card overview", "aria-label": "What the recording shows" },
+        h("h1", { class: "verdict" }, ...words(head.verdict)),
+        numbers,
+        findings,
+        more,
+    );
     return {
         element,
         render: (selection) => {
@@ -126,16 +173,54 @@ export function masthead({ model }: Context): HTMLElement {
     const program = (recording.command[0] ?? "program").split("/").pop() || "program";
     const badge = (text: string, kind: string, hint: string): HTMLElement => h("span", { class: `badge ${kind}`, title: hint }, text);
     const sampled = headline.totals.source === "sampled";
-    return h("div", { class: "masthead" },
-        h("div", { class: "what" }, h("span", { class: "program", title: recording.command.join(" ") }, program),
-            h("span", { class: "arguments", title: recording.command.join(" ") }, recording.command.slice(1).join(" "))),
-        h("div", { class: "where" },
+    return h(
+        "div",
+        { class: "masthead" },
+        h(
+            "div",
+            { class: "what" },
+            h("span", { class: "program", title: recording.command.join(" ") }, program),
+            h("span", { class: "arguments", title: recording.command.join(" ") }, recording.command.slice(1).join(" ")),
+        ),
+        h(
+            "div",
+            { class: "where" },
             h("span", {}, `on ${recording.machine || "an unnamed machine"}`),
-            h("span", { class: "faint" }, [plural(recording.node_count, "node", "nodes"), plural(recording.thread_count, "thread", "threads"),
-                timeNs(recording.program_time_ns), `engine ${recording.engine || "unknown"}`, recording.placement].filter((t) => t !== "").join(" · ")),
-            recording.is_simulated ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; who accesses what is observed.")
+            h(
+                "span",
+                { class: "faint" },
+                [
+                    plural(recording.node_count, "node", "nodes"),
+                    plural(recording.thread_count, "thread", "threads"),
+                    timeNs(recording.program_time_ns),
+                    `engine ${recording.engine || "unknown"}`,
+                    recording.placement,
+                ]
+                    .filter((t) => t !== "")
+                    .join(" · "),
+            ),
+            recording.is_simulated
+                ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; who accesses what is observed.")
                 : badge("measured", "measured", "Recorded on real hardware."),
-            grain.samples > 0 && (sampled ? badge("sampled", "sampled", `Figures with ± are estimates from ${count(grain.samples)} samples, with 95 % intervals${lines > 1 ? `; one cache line in ${lines} was simulated` : ""}.`)
-                : badge("counted", "measured", "Totals were counted; what is shown of objects, code and time comes from samples, with 95 % intervals.")),
-            model.head.filtered && badge("part of the recording", "sampled", "This page was written with --from, --to, --node or --remote: it holds only what these let pass.")));
+            grain.samples > 0 &&
+                (sampled
+                    ? badge(
+                          "sampled",
+                          "sampled",
+                          `Figures with ± are estimates from ${count(grain.samples)} samples, with 95 % ` +
+                              `intervals${lines > 1 ? `; one cache line in ${lines} was simulated` : ""}.`,
+                      )
+                    : badge(
+                          "counted",
+                          "measured",
+                          "Totals were counted; what is shown of objects, code and time comes from samples, with 95 % intervals.",
+                      )),
+            model.head.filtered &&
+                badge(
+                    "part of the recording",
+                    "sampled",
+                    "This page was written with --from, --to, --node or --remote: it holds only what these let pass.",
+                ),
+        ),
+    );
 }

@@ -12,7 +12,15 @@ const SLICES = 60;
 const HEIGHT = 200;
 
 /** Accesses per stretch, slice and node. */
-interface Map { stretches: number; slices: number; pagesEach: number; sliceNs: number; home: Float64Array; from: Float64Array; all: number }
+interface Map {
+    stretches: number;
+    slices: number;
+    pagesEach: number;
+    sliceNs: number;
+    home: Float64Array;
+    from: Float64Array;
+    all: number;
+}
 
 export class PageMaps {
     readonly element: HTMLElement;
@@ -25,9 +33,19 @@ export class PageMaps {
 
     constructor(private readonly context: Context) {
         this.table = behind("Stretches of pages", ["Pages", "Accesses", "At home on", "Accessed from"], () => this.rows());
-        this.element = h("div", { class: "page-maps" },
-            h("div", { class: "pair" }, h("figure", {}, h("figcaption", {}, "Where its pages are"), this.home), h("figure", {}, h("figcaption", {}, "Who accesses them"), this.from)),
-            this.legend, this.note, this.table);
+        this.element = h(
+            "div",
+            { class: "page-maps" },
+            h(
+                "div",
+                { class: "pair" },
+                h("figure", {}, h("figcaption", {}, "Where its pages are"), this.home),
+                h("figure", {}, h("figcaption", {}, "Who accesses them"), this.from),
+            ),
+            this.legend,
+            this.note,
+            this.table,
+        );
         new ResizeObserver(() => this.draw()).observe(this.home);
     }
 
@@ -38,7 +56,14 @@ export class PageMaps {
         this.note.hidden = this.note.textContent === "";
         for (const part of [this.home, this.from]) (part.closest(".pair") as HTMLElement).hidden = this.map === null;
         const { head } = this.context.model;
-        replace(this.legend, ...(this.map ? head.nodes.map((_, node) => h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), this.context.model.nodeName(node))) : []));
+        replace(
+            this.legend,
+            ...(this.map
+                ? head.nodes.map((_, node) =>
+                      h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), this.context.model.nodeName(node)),
+                  )
+                : []),
+        );
         this.draw();
         this.table.hidden = this.map === null;
         refresh(this.table);
@@ -47,9 +72,17 @@ export class PageMaps {
     private words(instance: number): string {
         const { model, store } = this.context;
         if (instance < 0) return "These are several objects; list them one by one and choose one to see its pages.";
-        if (this.map === null) return model.isCells ? "This page holds page maps of the objects that are accessed most; this is none of them." : "No access to it passes the filters.";
-        const pages = `Each cell is ${count(this.map.pagesEach)} ${this.map.pagesEach === 1 ? "page" : "pages"} of ${bytes(PAGE_BYTES)}, ${timeNs(this.map.sliceNs)} wide; the node with most accesses colours it. Low addresses are at the top.`;
-        const limit = model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "") ? " Filters by thread, function and direction do not reach this view." : "";
+        if (this.map === null)
+            return model.isCells
+                ? "This page holds page maps of the objects that are accessed most; this is none of them."
+                : "No access to it passes the filters.";
+        const pages =
+            `Each cell is ${count(this.map.pagesEach)} ${this.map.pagesEach === 1 ? "page" : "pages"} of ${bytes(PAGE_BYTES)}, ` +
+            `${timeNs(this.map.sliceNs)} wide; the node with most accesses colours it. Low addresses are at the top.`;
+        const limit =
+            model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
+                ? " Filters by thread, function and direction do not reach this view."
+                : "";
         return pages + limit;
     }
 
@@ -59,7 +92,15 @@ export class PageMaps {
         const stretches = Math.max(1, Math.ceil(Math.ceil(model.instances.bytes[instance] / PAGE_BYTES) / pagesEach));
         const slices = Math.min(SLICES, model.bins);
         const size = stretches * slices * n;
-        return { stretches, slices, pagesEach, sliceNs: model.head.duration_ns / slices, home: new Float64Array(size), from: new Float64Array(size), all: 0 };
+        return {
+            stretches,
+            slices,
+            pagesEach,
+            sliceNs: model.head.duration_ns / slices,
+            home: new Float64Array(size),
+            from: new Float64Array(size),
+            all: 0,
+        };
     }
 
     private add(map: Map, page: number, time: number, from: number, home: number, weight: number): void {
@@ -78,7 +119,8 @@ export class PageMaps {
         const pages = Math.ceil(instances.bytes[instance] / PAGE_BYTES);
         const map = this.empty(instance, Math.max(1, Math.ceil(pages / STRETCHES)));
         selection.each(0, (i) => {
-            if (rows.instance[i] === instance && rows.page[i] >= 0) this.add(map, rows.page[i], rows.time[i], rows.from[i], rows.home[i], rows.weight[i]);
+            if (rows.instance[i] === instance && rows.page[i] >= 0)
+                this.add(map, rows.page[i], rows.time[i], rows.from[i], rows.home[i], rows.weight[i]);
         });
         return map.all > 0 ? map : null;
     }
@@ -86,7 +128,14 @@ export class PageMaps {
     private fromCells(selection: Selection, instance: number): Map | null {
         const { model } = this.context;
         const column = (name: string): Int32Array => model.columns.ints(`page_${name}`);
-        const [of, first, count, bin, from, home] = [column("instance"), column("first"), column("count"), column("bin"), column("from"), column("home")];
+        const [of, first, count, bin, from, home] = [
+            column("instance"),
+            column("first"),
+            column("count"),
+            column("bin"),
+            column("from"),
+            column("home"),
+        ];
         const weight = model.columns.numbers("page_weight");
         const start = of.indexOf(instance);
         if (start < 0) return null;
@@ -94,8 +143,10 @@ export class PageMaps {
         const { filter } = selection;
         for (let i = start; i < of.length && of[i] === instance; i++) {
             const time = model.head.start_ns + bin[i] * model.head.grain.bin_ns;
-            const passes = (filter.from < 0 || filter.from === from[i]) && (filter.home < 0 || filter.home === home[i])
-                && (!filter.time || (time >= filter.time[0] && time < filter.time[1]));
+            const passes =
+                (filter.from < 0 || filter.from === from[i]) &&
+                (filter.home < 0 || filter.home === home[i]) &&
+                (!filter.time || (time >= filter.time[0] && time < filter.time[1]));
             if (passes) this.add(map, first[i], time, from[i], home[i], weight[i]);
         }
         return map.all > 0 ? map : null;
@@ -120,7 +171,12 @@ export class PageMaps {
             const most = greatest(values, cell * n, n);
             if (most < 0) continue;
             context.fillStyle = palette.node(most);
-            context.fillRect((cell % map.slices) * dx, Math.floor(cell / map.slices) * dy, Math.max(dx - (dx > 5 ? 0.5 : 0), 1), Math.max(dy - (dy > 5 ? 0.5 : 0), 1));
+            context.fillRect(
+                (cell % map.slices) * dx,
+                Math.floor(cell / map.slices) * dy,
+                Math.max(dx - (dx > 5 ? 0.5 : 0), 1),
+                Math.max(dy - (dy > 5 ? 0.5 : 0), 1),
+            );
         }
         canvas.setAttribute("aria-label", label);
     }
@@ -133,13 +189,19 @@ export class PageMaps {
         return Array.from({ length: map.stretches }, (_, stretch) => {
             const sum = (values: Float64Array): Float64Array => {
                 const nodes = new Float64Array(n);
-                for (let slice = 0; slice < map.slices; slice++) for (let node = 0; node < n; node++) nodes[node] += values[(stretch * map.slices + slice) * n + node];
+                for (let slice = 0; slice < map.slices; slice++)
+                    for (let node = 0; node < n; node++) nodes[node] += values[(stretch * map.slices + slice) * n + node];
                 return nodes;
             };
             const [home, from] = [sum(map.home), sum(map.from)];
             const first = stretch * map.pagesEach;
-            const name = (nodes: Float64Array): string => Array.from(nodes, (value, node) => ({ value, node })).filter((part) => part.value > 0)
-                .sort((a, b) => b.value - a.value).slice(0, 4).map((part) => model.nodeName(part.node)).join(", ");
+            const name = (nodes: Float64Array): string =>
+                Array.from(nodes, (value, node) => ({ value, node }))
+                    .filter((part) => part.value > 0)
+                    .sort((a, b) => b.value - a.value)
+                    .slice(0, 4)
+                    .map((part) => model.nodeName(part.node))
+                    .join(", ");
             return [`${first} to ${first + map.pagesEach - 1}`, count(Math.round(from.reduce((a, b) => a + b, 0))), name(home), name(from)];
         });
     }

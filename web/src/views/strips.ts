@@ -9,7 +9,11 @@ const LABEL = 120;
 /** More lines than this are not drawn; the table behind has them. */
 const LINES_MAX = 128;
 
-export interface Strip { label: string; values: Float64Array; colour: (bin: number) => string }
+export interface Strip {
+    label: string;
+    values: Float64Array;
+    colour: (bin: number) => string;
+}
 
 /** Draws strips; returns the element with a table behind. `redraw` replaces what it shows. */
 export class Strips {
@@ -19,7 +23,10 @@ export class Strips {
     private readonly table: HTMLElement;
     private readonly note = h("p", { class: "faint" });
 
-    constructor(private readonly model: Model, private readonly title: string) {
+    constructor(
+        private readonly model: Model,
+        private readonly title: string,
+    ) {
         this.table = behind(title, ["Thread", "Accesses", "First slice", "Last slice"], () => this.rows());
         this.element = h("div", { class: "strips-box" }, this.canvas, this.note, this.table);
         this.canvas.addEventListener("pointermove", (event) => this.hint(event));
@@ -66,12 +73,14 @@ export class Strips {
     private hint(event: PointerEvent): void {
         const box = this.canvas.getBoundingClientRect();
         const shown = Math.min(this.strips.length, LINES_MAX);
-        const strip = this.strips[Math.floor((event.clientY - box.top) / box.height * shown)];
+        const strip = this.strips[Math.floor(((event.clientY - box.top) / box.height) * shown)];
         const left = box.width < 560 ? 70 : LABEL;
-        const bin = Math.floor((event.clientX - box.left - left) / (box.width - left) * this.model.bins);
+        const bin = Math.floor(((event.clientX - box.left - left) / (box.width - left)) * this.model.bins);
         if (!strip || bin < 0) return;
         const all = strip.values.reduce((a, b) => a + b, 0);
-        this.canvas.title = `${strip.label} at ${timeNs(this.model.head.start_ns + bin * this.model.binNs)}: ${count(Math.round(strip.values[bin] ?? 0))} accesses (${percent((strip.values[bin] ?? 0) / all)} of its own here)`;
+        this.canvas.title =
+            `${strip.label} at ${timeNs(this.model.head.start_ns + bin * this.model.binNs)}: ` +
+            `${count(Math.round(strip.values[bin] ?? 0))} accesses (${percent((strip.values[bin] ?? 0) / all)} of its own here)`;
     }
 
     private rows(): (string | number)[][] {

@@ -8,19 +8,41 @@ import { REMOTE, WRITE } from "../model";
 import * as palette from "../palette";
 import type { Estimate, ThreadRow } from "../payload";
 import { THREAD, type Selection } from "../selection";
-import { Table } from "../table";
+import { Table, type Column } from "../table";
 import type { Context, View } from "../view";
 import { nodeBar, shareCell } from "./objects";
 
 /** Events of the flow that are listed. */
 const EVENTS = 100;
 
-interface Line { thread: number; row: ThreadRow | undefined; share: Estimate; remote: Estimate; writes: Estimate; accesses: number; samples: number; on: Float64Array; strip: { all: Float64Array; remote: Float64Array } }
+interface Line {
+    thread: number;
+    row: ThreadRow | undefined;
+    share: Estimate;
+    remote: Estimate;
+    writes: Estimate;
+    accesses: number;
+    samples: number;
+    on: Float64Array;
+    strip: { all: Float64Array; remote: Float64Array };
+}
 
 export function threads(context: Context): View {
     const { model, store } = context;
+    const hasWaits = model.head.threads.some((row) => row.wait_cycles !== null);
+    const waiting: Column<Line> = {
+        name: "wait",
+        title: "Waits",
+        value: (line) => line.row?.wait_cycles ?? -1,
+        cell: (line) => waits(context, line.row),
+        isWide: true,
+    };
     const table = new Table<Line>(store, {
-        name: "threads", caption: "Threads", sortedBy: "share", rowsShown: 16, searchHint: "Search threads",
+        name: "threads",
+        caption: "Threads",
+        sortedBy: "share",
+        rowsShown: 16,
+        searchHint: "Search threads",
         text: (line) => `${line.thread} ${model.threadName(line.thread)} ${line.row?.start_function ?? ""}`,
         key: (line) => String(line.thread),
         isChosen: (line) => store.filter.thread === line.thread && line.thread >= 0,
@@ -28,20 +50,73 @@ export function threads(context: Context): View {
         choose: (line) => store.toggle({ thread: line.thread }),
         label: (line) => `thread ${line.thread} ${model.threadName(line.thread)}`,
         columns: [
-            { name: "thread", title: "Thread", isText: false, value: (line) => -line.thread, cell: (line) => [h("span", { class: "name" }, line.thread < 0 ? "others" : `${line.thread}`), h("span", { class: "place" }, model.threadName(line.thread))] },
+            {
+                name: "thread",
+                title: "Thread",
+                isText: true,
+                value: (line) => (line.thread < 0 ? Infinity : line.thread),
+                cell: (line) => [
+                    h("span", { class: "name" }, line.thread < 0 ? "others" : `${line.thread}`),
+                    h("span", { class: "place" }, model.threadName(line.thread)),
+                ],
+            },
             { name: "node", title: "Node", value: (line) => line.row?.node ?? -1, cell: (line) => line.row?.node ?? "–" },
             { name: "cpu", title: "CPU", value: (line) => line.row?.cpu ?? -1, cell: (line) => line.row?.cpu ?? "–", isWide: true },
-            { name: "share", title: "Share", term: "Threads", value: (line) => line.share[0], cell: (line) => shareCell(line.share[0]), hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples` },
-            { name: "remote", title: "Remote", term: "Remote", value: (line) => line.remote[0], cell: (line) => shareCell(line.remote[0], "--remote-bar"), hint: (line) => `${share(line.remote)}; ${interval(line.remote)}` },
-            { name: "writes", title: "Writes", term: "writes", value: (line) => line.writes[0], cell: (line) => shareCell(line.writes[0]), isWide: true },
-            { name: "on", title: "Served by", term: "Served", value: (line) => Math.max(0, ...line.on), cell: (line) => nodeBar(context, line.on), isWide: true },
-            { name: "wait", title: "Waits", value: (line) => line.row?.wait_cycles ?? -1, cell: (line) => waits(context, line.row), isWide: true },
-            { name: "time", title: "Over time", value: (line) => line.strip.all.findIndex((v) => v > 0), cell: (line) => strip(context, line), isWide: false },
+            {
+                name: "share",
+                title: "Share",
+                term: "Threads",
+                value: (line) => line.share[0],
+                cell: (line) => shareCell(line.share[0]),
+                hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples`,
+            },
+            {
+                name: "remote",
+                title: "Remote",
+                term: "Remote",
+                value: (line) => line.remote[0],
+                cell: (line) => shareCell(line.remote[0], "--remote-bar"),
+                hint: (line) => `${share(line.remote)}; ${interval(line.remote)}`,
+            },
+            {
+                name: "writes",
+                title: "Writes",
+                term: "writes",
+                value: (line) => line.writes[0],
+                cell: (line) => shareCell(line.writes[0]),
+                isWide: true,
+            },
+            {
+                name: "on",
+                title: "Served by",
+                term: "Served",
+                value: (line) => Math.max(0, ...line.on),
+                cell: (line) => nodeBar(context, line.on),
+                isWide: true,
+            },
+            ...(hasWaits ? [waiting] : []),
+            {
+                name: "time",
+                title: "Over time",
+                value: (line) => line.strip.all.findIndex((v) => v > 0),
+                cell: (line) => strip(context, line),
+                isWide: false,
+            },
         ],
     });
     const detail = h("div", { class: "thread-detail" });
-    const element = h("section", { class: "card threads", id: "threads-section", tabindex: -1, "aria-label": "Threads" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Threads", "Counted or sampled")), h("span", { class: "faint hint" }, "Choose one to see only its accesses")), table.element, detail);
+    const element = h(
+        "section",
+        { class: "card threads", id: "threads-section", tabindex: -1, "aria-label": "Threads" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Threads", "Counted or sampled")),
+            h("span", { class: "faint hint" }, "Choose one to see only its accesses"),
+        ),
+        table.element,
+        detail,
+    );
     return {
         element,
         render: (selection) => {
@@ -53,7 +128,7 @@ export function threads(context: Context): View {
 
 function waits({ model }: Context, row: ThreadRow | undefined): string {
     if (row?.wait_cycles === null || row === undefined || model.head.clock_khz <= 0) return "–";
-    return timeNs(Math.round(row.wait_cycles / model.head.clock_khz * 1e6));
+    return timeNs(Math.round((row.wait_cycles / model.head.clock_khz) * 1e6));
 }
 
 function linesOf({ model, store }: Context, selection: Selection): Line[] {
@@ -64,7 +139,11 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
     const column = rows.thread.some((thread) => thread < 0) ? rows.thread.map((thread) => (thread < 0 ? size : thread)) : rows.thread;
     const parts = selection.by("thread", column, size + 1, THREAD);
     const all = parts.all.all();
-    const [on, time, remote] = [new Float64Array((size + 1) * n), new Float64Array((size + 1) * model.bins), new Float64Array((size + 1) * model.bins)];
+    const [on, time, remote] = [
+        new Float64Array((size + 1) * n),
+        new Float64Array((size + 1) * model.bins),
+        new Float64Array((size + 1) * model.bins),
+    ];
     selection.each(THREAD, (i) => {
         const group = column[i];
         if (rows.home[i] >= 0) on[group * n + rows.home[i]] += rows.weight[i];
@@ -82,11 +161,18 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
         const sum = whole.reduce((a, b) => a + b, 0);
         const own = !isFiltered && row;
         lines.push({
-            thread: group === size ? -1 : group, row,
-            share: own ? row.share : shareOf(tally, all), remote: own ? row.remote : shareOf(parts.remote.tally(group), parts.known.tally(group)),
-            writes: own ? row.writes : shareOf(parts.writes.tally(group), tally), accesses: own ? row.accesses[0] : total(tally)[0], samples: tally.samples,
+            thread: group === size ? -1 : group,
+            row,
+            share: own ? row.share : shareOf(tally, all),
+            remote: own ? row.remote : shareOf(parts.remote.tally(group), parts.known.tally(group)),
+            writes: own ? row.writes : shareOf(parts.writes.tally(group), tally),
+            accesses: own ? row.accesses[0] : total(tally)[0],
+            samples: tally.samples,
             on: whole.map((value) => (sum > 0 ? value / sum : 0)),
-            strip: { all: time.subarray(group * model.bins, (group + 1) * model.bins), remote: remote.subarray(group * model.bins, (group + 1) * model.bins) },
+            strip: {
+                all: time.subarray(group * model.bins, (group + 1) * model.bins),
+                remote: remote.subarray(group * model.bins, (group + 1) * model.bins),
+            },
         });
     }
     return lines;
@@ -102,7 +188,7 @@ function strip({ model }: Context, line: Line): HTMLElement {
     for (let bin = 0; bin < model.bins; bin++) {
         const value = line.strip.all[bin];
         if (value <= 0) continue;
-        const tall = Math.max(value / most * height, 1);
+        const tall = Math.max((value / most) * height, 1);
         context.fillStyle = palette.distance(line.strip.remote[bin] / value);
         context.fillRect(bin * step, height - tall, Math.max(step, 0.7), tall);
     }
@@ -115,7 +201,11 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
     const thread = store.filter.thread;
     const row = head.threads[thread];
     const process = head.processes[row?.process ?? 0];
-    const facts = row ? `Thread ${thread} (tid ${row.tid}, ${row.start_function ? `began in ${row.start_function}` : "start unknown"}${process ? `, process ${process.pid}` : ""}) lived from ${timeNs(row.start)} to ${row.end === null ? "the end" : timeNs(row.end)}.` : "";
+    const facts = row
+        ? `Thread ${thread} (tid ${row.tid}, ` +
+          `${row.start_function ? `began in ${row.start_function}` : "start unknown"}${process ? `, process ${process.pid}` : ""}) lived ` +
+          `from ${timeNs(row.start)} to ${row.end === null ? "the end" : timeNs(row.end)}.`
+        : "";
     const events: number[] = [];
     let passed = 0;
     selection.each(0, (i) => {
@@ -125,20 +215,58 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
     const cells = events.map((i) => {
         const instance = rows.instance[i];
         const site = rows.site[i];
-        return h("tr", {},
+        return h(
+            "tr",
+            {},
             h("td", { class: "number" }, timeNs(Math.round(rows.time[i]))),
             h("td", {}, (rows.flags[i] & WRITE) !== 0 ? "write" : "read"),
-            h("td", { class: "text" }, site < 0 ? "(no known object)" : h("button", { type: "button", class: "link name", click: () => store.set({ site, instance: -1 }) }, model.sites[site].name), instance >= 0 ? h("span", { class: "place" }, `#${model.instances.id[instance]}`) : null),
+            h(
+                "td",
+                { class: "text" },
+                site < 0
+                    ? "(no known object)"
+                    : h("button", { type: "button", class: "link name", click: () => store.set({ site, instance: -1 }) }, model.sites[site].name),
+                instance >= 0 ? h("span", { class: "place" }, `#${model.instances.id[instance]}`) : null,
+            ),
             h("td", { class: "number" }, rows.page.length > 0 && rows.page[i] >= 0 ? rows.page[i] : "–"),
-            h("td", {}, model.nodeName(rows.from[i])), h("td", {}, model.nodeName(rows.home[i])),
+            h("td", {}, model.nodeName(rows.from[i])),
+            h("td", {}, model.nodeName(rows.home[i])),
             h("td", { class: "text" }, h("span", { class: "name" }, rows.leaf[i] < 0 ? "–" : model.functions[rows.leaf[i]].name)),
-            h("td", { class: "number" }, count(rows.weight[i])));
+            h("td", { class: "number" }, count(rows.weight[i])),
+        );
     });
     const title = model.isCells ? "Its accesses, summed up by slice of time" : "Its event flow: sampled accesses in order";
     return [
         h("p", { class: "facts" }, facts),
-        h("details", { class: "flow" }, h("summary", {}, `${title} (${Math.min(passed, EVENTS)} of ${count(passed)})`),
-            h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ...["Time", "What", "Object", "Page", "From", "Home", "Function", "Stands for"].map((c) => h("th", { scope: "col" }, c)))), h("tbody", {}, ...cells)))),
-        h("p", { class: "faint" }, passed === 0 ? "None of its accesses passes the other filters." : `${percent(passed / Math.max(rows.count, 1))} of the page's rows are its.`),
+        h(
+            "details",
+            { class: "flow" },
+            h("summary", {}, `${title} (${Math.min(passed, EVENTS)} of ${count(passed)})`),
+            h(
+                "div",
+                { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
+                h(
+                    "table",
+                    { class: "plain" },
+                    h(
+                        "thead",
+                        {},
+                        h(
+                            "tr",
+                            {},
+                            ...["Time", "What", "Object", "Page", "From", "Home", "Function", "Stands for"].map((c) => h("th", { scope: "col" }, c)),
+                        ),
+                    ),
+                    h("tbody", {}, ...cells),
+                ),
+            ),
+        ),
+        h(
+            "p",
+            { class: "faint" },
+            passed === 0
+                ? "None of its accesses passes the other filters."
+                : `${percent(passed / Math.max(rows.count, 1))} of the page's rows are its.`,
+        ),
     ];
 }

@@ -12,25 +12,63 @@ const HEIGHT = 118;
 const AXIS = 18;
 const MARKS = 16;
 
-interface Split { name: string; title: string; parts: (context: Context) => { name: string; colour: string }[]; part: (context: Context) => (row: number) => number }
+interface Split {
+    name: string;
+    title: string;
+    parts: (context: Context) => { name: string; colour: string }[];
+    part: (context: Context) => (row: number) => number;
+}
 
-const NODE_PARTS = ({ model }: Context): { name: string; colour: string }[] =>
-    [...model.head.nodes.map((_, position) => ({ name: model.nodeName(position), colour: palette.node(position) })), { name: "unknown", colour: palette.unknown() }];
+const NODE_PARTS = ({ model }: Context): { name: string; colour: string }[] => [
+    ...model.head.nodes.map((_, position) => ({ name: model.nodeName(position), colour: palette.node(position) })),
+    { name: "unknown", colour: palette.unknown() },
+];
 
 /** Ways to split the accesses of a slice. */
 export const SPLITS: readonly Split[] = [
     {
-        name: "reach", title: "local and remote",
-        parts: () => [{ name: "local", colour: palette.local() }, { name: "remote", colour: palette.remote() }, { name: "unknown home", colour: palette.unknown() }],
-        part: ({ model }) => (row) => (model.rows.reach[row] === LOCAL ? 0 : model.rows.reach[row] === REMOTE ? 1 : 2),
+        name: "reach",
+        title: "local and remote",
+        parts: () => [
+            { name: "local", colour: palette.local() },
+            { name: "remote", colour: palette.remote() },
+            { name: "unknown home", colour: palette.unknown() },
+        ],
+        part:
+            ({ model }) =>
+            (row) =>
+                model.rows.reach[row] === LOCAL ? 0 : model.rows.reach[row] === REMOTE ? 1 : 2,
     },
     {
-        name: "rw", title: "reads and writes",
-        parts: () => [{ name: "reads", colour: palette.reads() }, { name: "writes", colour: palette.writes() }],
-        part: ({ model }) => (row) => ((model.rows.flags[row] & WRITE) !== 0 ? 1 : 0),
+        name: "rw",
+        title: "reads and writes",
+        parts: () => [
+            { name: "reads", colour: palette.reads() },
+            { name: "writes", colour: palette.writes() },
+        ],
+        part:
+            ({ model }) =>
+            (row) =>
+                (model.rows.flags[row] & WRITE) !== 0 ? 1 : 0,
     },
-    { name: "home", title: "by home node", parts: NODE_PARTS, part: ({ model }) => (row) => (model.rows.home[row] < 0 ? model.head.nodes.length : model.rows.home[row]) },
-    { name: "from", title: "by accessing node", parts: NODE_PARTS, part: ({ model }) => (row) => (model.rows.from[row] < 0 ? model.head.nodes.length : model.rows.from[row]) },
+    {
+        name: "home",
+        title: "by home node",
+        parts: NODE_PARTS,
+        part:
+            ({ model }) =>
+            (row) =>
+                model.rows.home[row] < 0 ? model.head.nodes.length : model.rows.home[row],
+    },
+    {
+        name: "from",
+        title: "by accessing node",
+        parts: NODE_PARTS,
+        part:
+            ({ model }) =>
+            (row) =>
+                model.rows.from[row] < 0 ? model.head.nodes.length : model.rows.from[row],
+    },
 ];
 
 /** Sums per slice (of `parts` values each), and per slice of everything where filters hide some of it. */
@@ -46,7 +84,13 @@ export function binned({ model }: Context, selection: Selection, but: number, pa
 }
 
 /** A choice of how to split, as a select box that remembers itself. */
-export function splitChoice({ store }: Context, option: string, names: readonly (readonly [string, string])[], otherwise: string, label: string): HTMLSelectElement {
+export function splitChoice(
+    { store }: Context,
+    option: string,
+    names: readonly (readonly [string, string])[],
+    otherwise: string,
+    label: string,
+): HTMLSelectElement {
     const choice = h("select", { "aria-label": label }, ...names.map(([name, title]) => h("option", { value: name }, title)));
     choice.addEventListener("change", () => store.setOption(option, choice.value, otherwise));
     const follow = (): void => {
@@ -64,15 +108,44 @@ export function timeline(context: Context): View {
     const brush = h("div", { class: "brush", hidden: true });
     const cursor = h("div", { class: "cursor", hidden: true });
     const tip = h("div", { class: "tip", hidden: true });
-    const stage = h("div", { class: "stage", tabindex: 0, role: "group", "aria-label": "Program time. Arrow keys move, with shift they choose a range; escape lifts it." }, canvas, brush, cursor, tip);
-    const choice = splitChoice(context, "time.split", SPLITS.map((split) => [split.name, split.title] as const), "reach", "How to split the accesses over time");
+    const stage = h(
+        "div",
+        {
+            class: "stage",
+            tabindex: 0,
+            role: "group",
+            "aria-label": "Program time. Arrow keys move, with shift they choose a range; escape lifts it.",
+        },
+        canvas,
+        brush,
+        cursor,
+        tip,
+    );
+    const choice = splitChoice(
+        context,
+        "time.split",
+        SPLITS.map((split) => [split.name, split.title] as const),
+        "reach",
+        "How to split the accesses over time",
+    );
     const legend = h("span", { class: "keys" });
     let rows: (string | number)[][] = [];
     let columns: string[] = [];
     const table = h("div");
-    const element = h("section", { class: "card time", id: "time-section", tabindex: -1, "aria-label": "Accesses over program time" },
-        h("div", { class: "card-head" }, h("h2", {}, defined("Over program time", "Series")), choice, legend,
-            h("span", { class: "faint hint" }, "Drag to choose a range")), stage, table);
+    const element = h(
+        "section",
+        { class: "card time", id: "time-section", tabindex: -1, "aria-label": "Accesses over program time" },
+        h(
+            "div",
+            { class: "card-head" },
+            h("h2", {}, defined("Over program time", "Series")),
+            choice,
+            legend,
+            h("span", { class: "faint hint" }, "Drag to choose a range"),
+        ),
+        stage,
+        table,
+    );
     const drawer = new Drawer(context, canvas);
     new Brush(context, stage, brush, cursor, tip, () => drawer);
     let seen = "";
@@ -87,7 +160,10 @@ export function timeline(context: Context): View {
             columns = ["From", ...split.parts(context).map((part) => part.name)];
             if (seen !== split.name) {
                 seen = split.name;
-                replace(table, behind("Accesses over program time", columns, () => rows));
+                replace(
+                    table,
+                    behind("Accesses over program time", columns, () => rows),
+                );
             } else refresh(table.firstElementChild as HTMLElement);
         },
     };
@@ -98,7 +174,10 @@ class Drawer {
     private sums: Float64Array = new Float64Array();
     private parts: { name: string; colour: string }[] = [];
 
-    constructor(private readonly context: Context, private readonly canvas: HTMLCanvasElement) {}
+    constructor(
+        private readonly context: Context,
+        private readonly canvas: HTMLCanvasElement,
+    ) {}
 
     hasPart(part: number): boolean {
         const size = this.parts.length;
@@ -126,7 +205,7 @@ class Drawer {
         for (let bin = 0; bin < model.bins; bin++) {
             let y = top + height;
             for (let part = 0; part < size; part++) {
-                const tall = most > 0 ? this.sums[bin * size + part] / most * height : 0;
+                const tall = most > 0 ? (this.sums[bin * size + part] / most) * height : 0;
                 if (tall <= 0) continue;
                 context.fillStyle = this.parts[part].colour;
                 context.fillRect(bin * step, y - tall, Math.max(step - (step > 4 ? 0.6 : 0), 0.6), tall);
@@ -136,8 +215,11 @@ class Drawer {
         this.axis(context, width);
         if (hasMarks) this.marks(context, width, top + height);
         const range = store.filter.time;
-        this.canvas.setAttribute("aria-label", `Accesses over ${timeNs(model.head.duration_ns)} of program time, ${split.title}`
-            + (range ? `; chosen: ${timeNs(range[0])} to ${timeNs(range[1])}` : ""));
+        this.canvas.setAttribute(
+            "aria-label",
+            `Accesses over ${timeNs(model.head.duration_ns)} of program time, ${split.title}` +
+                (range ? `; chosen: ${timeNs(range[0])} to ${timeNs(range[1])}` : ""),
+        );
     }
 
     private axis(context: CanvasRenderingContext2D, width: number): void {
@@ -151,9 +233,9 @@ class Drawer {
         context.stroke();
         const ticks = Math.max(2, Math.floor(width / 130));
         for (let tick = 0; tick <= ticks; tick++) {
-            const at = model.head.start_ns + model.head.duration_ns * tick / ticks;
+            const at = model.head.start_ns + (model.head.duration_ns * tick) / ticks;
             context.textAlign = tick === 0 ? "left" : tick === ticks ? "right" : "center";
-            context.fillText(timeNs(Math.round(at)), width * tick / ticks, HEIGHT - 4);
+            context.fillText(timeNs(Math.round(at)), (width * tick) / ticks, HEIGHT - 4);
         }
     }
 
@@ -184,7 +266,7 @@ class Drawer {
 
     x(time: number, width: number): number {
         const { head } = this.context.model;
-        return (time - head.start_ns) / head.duration_ns * width;
+        return ((time - head.start_ns) / head.duration_ns) * width;
     }
 
     time(x: number, width: number): number {
@@ -199,7 +281,14 @@ class Drawer {
         const values = this.parts.map((_, part) => this.sums[bin * size + part]);
         const all = values.reduce((a, b) => a + b, 0);
         const lines = this.parts.map((part, index) => [values[index], `${part.name} ${percent(all > 0 ? values[index] / all : 0)}`] as const);
-        return [`${count(Math.round(all))} accesses`, ...lines.filter(([value]) => value > 0).sort((a, b) => b[0] - a[0]).slice(0, 6).map(([, text]) => text)];
+        return [
+            `${count(Math.round(all))} accesses`,
+            ...lines
+                .filter(([value]) => value > 0)
+                .sort((a, b) => b[0] - a[0])
+                .slice(0, 6)
+                .map(([, text]) => text),
+        ];
     }
 
     table(): (string | number)[][] {
@@ -225,8 +314,14 @@ class Brush {
     private anchor = -1;
     private head = -1;
 
-    constructor(private readonly context: Context, private readonly stage: HTMLElement, private readonly brush: HTMLElement,
-        private readonly cursor: HTMLElement, private readonly tip: HTMLElement, private readonly drawer: () => Drawer) {
+    constructor(
+        private readonly context: Context,
+        private readonly stage: HTMLElement,
+        private readonly brush: HTMLElement,
+        private readonly cursor: HTMLElement,
+        private readonly tip: HTMLElement,
+        private readonly drawer: () => Drawer,
+    ) {
         stage.addEventListener("pointerdown", (event) => this.down(event));
         stage.addEventListener("pointermove", (event) => this.move(event));
         stage.addEventListener("pointerup", (event) => this.up(event));
@@ -255,9 +350,14 @@ class Brush {
         const x = Math.min(Math.max(this.at(event), 0), this.width());
         this.cursor.hidden = false;
         this.cursor.style.left = `${x}px`;
-        const bin = Math.min(Math.floor(x / this.width() * model.bins), model.bins - 1);
+        const bin = Math.min(Math.floor((x / this.width()) * model.bins), model.bins - 1);
         replace(this.tip, h("div", { class: "tip-title" }, timeNs(Math.round(model.head.start_ns + bin * model.binNs))));
-        append(this.tip, this.drawer().words(bin).map((line) => h("div", {}, line)));
+        append(
+            this.tip,
+            this.drawer()
+                .words(bin)
+                .map((line) => h("div", {}, line)),
+        );
         this.tip.hidden = false;
         this.tip.style.left = x > this.width() - 170 ? "" : `${x + 12}px`;
         this.tip.style.right = x > this.width() - 170 ? `${this.width() - x + 12}px` : "";

@@ -18,7 +18,13 @@ const THIN = 1.5;
 const THICK = 15;
 const MARGIN = 26;
 
-interface Load { from: Endpoint; to: Endpoint; accesses: number; bandwidth: number | null; kind: string }
+interface Load {
+    from: Endpoint;
+    to: Endpoint;
+    accesses: number;
+    bandwidth: number | null;
+    kind: string;
+}
 
 /** More nodes than this do not fit a picture with room for every link's figure. */
 const MANY = 16;
@@ -31,10 +37,18 @@ function compact(machine: Machine): Machine {
     const [width, height, gapX, gapY] = [92, 62, 44, 34];
     const columns = Math.ceil(Math.sqrt(machine.nodes.length));
     const rows = Math.ceil(machine.nodes.length / columns);
-    const at = (index: number): { x: number; y: number } => ({ x: (index % columns) * (width + gapX) + width / 2, y: Math.floor(index / columns) * (height + gapY) + height / 2 });
-    const middle = (router: number): { x: number; y: number } => at(Math.floor((router + 0.5) * machine.nodes.length / Math.max(machine.routers.length, 1)));
+    const at = (index: number): { x: number; y: number } => ({
+        x: (index % columns) * (width + gapX) + width / 2,
+        y: Math.floor(index / columns) * (height + gapY) + height / 2,
+    });
+    const middle = (router: number): { x: number; y: number } =>
+        at(Math.floor(((router + 0.5) * machine.nodes.length) / Math.max(machine.routers.length, 1)));
     return {
-        ...machine, card_width: width, card_height: height, width: columns * (width + gapX) - gapX, height: rows * (height + gapY) - gapY,
+        ...machine,
+        card_width: width,
+        card_height: height,
+        width: columns * (width + gapX) - gapX,
+        height: rows * (height + gapY) - gapY,
         nodes: machine.nodes.map((node, index) => ({ ...node, ...at(index) })),
         routers: machine.routers.map((router, index) => ({ ...router, x: middle(index).x, y: middle(index).y + height / 2 + gapY / 2 })),
     };
@@ -47,7 +61,11 @@ function loads(machine: Machine, nodes: readonly number[], cells: Float64Array, 
         if (machine.nodes.length > 8) return [];
         const pairs = machine.nodes.flatMap((home) => machine.nodes.filter((from) => from.id !== home.id).map((from) => [home.id, from.id]));
         return pairs.map(([home, from]) => ({
-            from: { node: home }, to: { node: from }, accesses: cells[position(from) * n + position(home)] ?? 0, bandwidth: null, kind: "pair",
+            from: { node: home },
+            to: { node: from },
+            accesses: cells[position(from) * n + position(home)] ?? 0,
+            bandwidth: null,
+            kind: "pair",
         }));
     }
     const sums = new Float64Array(machine.links.length);
@@ -56,7 +74,11 @@ function loads(machine: Machine, nodes: readonly number[], cells: Float64Array, 
         if (accesses > 0) for (const path of paths) for (const link of path) sums[link] += accesses / paths.length;
     }
     return machine.links.map((link, index) => ({
-        from: link.from, to: link.to, accesses: sums[index], bandwidth: link.bandwidth_bytes_per_s, kind: link.kind,
+        from: link.from,
+        to: link.to,
+        accesses: sums[index],
+        bandwidth: link.bandwidth_bytes_per_s,
+        kind: link.kind,
     }));
 }
 
@@ -68,10 +90,19 @@ export function topology(context: Context): View {
     const legend = h("div", { class: "legend" });
     let rows: (string | number)[][] = [];
     const table = behind("What nodes serve and links carry", ["What", "Accesses", "Share", "Utilisation of peak"], () => rows);
-    const element = h("section", { class: "card topology", "aria-label": "The machine and its traffic" },
-        h("h2", {}, defined("Where the traffic goes", "Link load")), picture, legend, table);
+    const element = h(
+        "section",
+        { class: "card topology", "aria-label": "The machine and its traffic" },
+        h("h2", {}, defined("Where the traffic goes", "Link load")),
+        picture,
+        legend,
+        table,
+    );
     if (!machine) {
-        replace(picture, h("p", { class: "nothing" }, "The trace holds no description of its machine, so there is nothing to draw. The matrix of nodes is below."));
+        replace(
+            picture,
+            h("p", { class: "nothing" }, "The trace holds no description of its machine, so there is nothing to draw. The matrix of nodes is below."),
+        );
         return { element, render: () => undefined };
     }
     const render = (selection: Selection): void => {
@@ -94,10 +125,21 @@ function timeCovered({ model, store }: Context): number {
 
 function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number): void {
     const steps = Array.from({ length: 24 }, (_, i) => h("span", { style: { background: palette.load(i / 23) } }));
-    replace(legend, h("span", {}, "0"), h("span", { class: "ramp", "aria-hidden": "true" }, ...steps), h("span", {}, "100 % of accesses"),
-        unrouted > 1e-9 && h("span", { class: "warning" }, `${percent(unrouted)} of the accesses are between nodes without a known route: they are on no arrow.`),
-        machine.nodes.length > MANY && h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
-        h("span", { class: "faint" }, isEmpty ? "No access passes the filters." : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter."));
+    replace(
+        legend,
+        h("span", {}, "0"),
+        h("span", { class: "ramp", "aria-hidden": "true" }, ...steps),
+        h("span", {}, "100 % of accesses"),
+        unrouted > 1e-9 &&
+            h("span", { class: "warning" }, `${percent(unrouted)} of the accesses are between nodes without a known route: they are on no arrow.`),
+        machine.nodes.length > MANY &&
+            h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
+        h(
+            "span",
+            { class: "faint" },
+            isEmpty ? "No access passes the filters." : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter.",
+        ),
+    );
 }
 
 /** One drawing. */
@@ -106,7 +148,12 @@ class Scene {
     private readonly loads: Load[];
     private readonly n: number;
 
-    constructor(private readonly context: Context, private readonly machine: Machine, private readonly cells: Float64Array, private readonly timeNs: number) {
+    constructor(
+        private readonly context: Context,
+        private readonly machine: Machine,
+        private readonly cells: Float64Array,
+        private readonly timeNs: number,
+    ) {
         const { model } = context;
         this.n = model.head.nodes.length;
         this.all = cells.reduce((a, b) => a + b, 0);
@@ -139,7 +186,8 @@ class Scene {
         const { model } = this.context;
         let rest = 0;
         for (let cell = 0; cell < this.cells.length; cell++) if (Math.floor(cell / this.n) !== cell % this.n) rest += this.cells[cell];
-        for (const [home, from, paths] of this.machine.routes) if (paths.length > 0) rest -= this.cells[model.position(from) * this.n + model.position(home)] ?? 0;
+        for (const [home, from, paths] of this.machine.routes)
+            if (paths.length > 0) rest -= this.cells[model.position(from) * this.n + model.position(home)] ?? 0;
         return this.share(Math.max(rest, 0));
     }
 
@@ -150,11 +198,31 @@ class Scene {
         const busiest = [...this.loads].sort((a, b) => b.accesses - a.accesses);
         const links = (isMany ? busiest.slice(0, BUSIEST).filter((load) => load.accesses > 0) : this.loads).map((load) => this.arrow(load));
         const cards = machine.nodes.map((_, index) => this.card(index));
-        const routers = machine.routers.map((router) => svg("g", { class: "router" },
-            svg("rect", { x: router.x - ROUTER[0] / 2 + MARGIN, y: router.y - ROUTER[1] / 2 + MARGIN, width: ROUTER[0], height: ROUTER[1], rx: ROUTER[1] / 2 }),
-            svg("text", { x: router.x + MARGIN, y: router.y + MARGIN + 4, "text-anchor": "middle" }, router.name.slice(0, 15))));
-        const title = `${machine.name}: ${machine.nodes.map((node) => `node ${node.id} serves ${percent(this.served(this.context.model.position(node.id)))}`).join(", ")}`;
-        const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "topology-picture", role: "group", "aria-label": title }, ...links.map((link) => link.line), ...cards, ...routers, ...(isMany ? links.slice(0, LABELLED) : links).map((link) => link.label));
+        const routers = machine.routers.map((router) =>
+            svg(
+                "g",
+                { class: "router" },
+                svg("rect", {
+                    x: router.x - ROUTER[0] / 2 + MARGIN,
+                    y: router.y - ROUTER[1] / 2 + MARGIN,
+                    width: ROUTER[0],
+                    height: ROUTER[1],
+                    rx: ROUTER[1] / 2,
+                }),
+                svg("text", { x: router.x + MARGIN, y: router.y + MARGIN + 4, "text-anchor": "middle" }, router.name.slice(0, 15)),
+            ),
+        );
+        const title =
+            `${machine.name}: ` +
+            `${machine.nodes.map((node) => `node ${node.id} serves ${percent(this.served(this.context.model.position(node.id)))}`).join(", ")}`;
+        const picture = svg(
+            "svg",
+            { viewBox: `0 0 ${width} ${height}`, class: "topology-picture", role: "group", "aria-label": title },
+            ...links.map((link) => link.line),
+            ...cards,
+            ...routers,
+            ...(isMany ? links.slice(0, LABELLED) : links).map((link) => link.label),
+        );
         picture.style.maxWidth = `${Math.max(width * 1.15, 420)}px`;
         return picture;
     }
@@ -169,11 +237,11 @@ class Scene {
     }
 
     private name(end: Endpoint): string {
-        return "node" in end ? `node ${end.node}` : this.machine.routers[end.router]?.name ?? "router";
+        return "node" in end ? `node ${end.node}` : (this.machine.routers[end.router]?.name ?? "router");
     }
 
     private utilisation(load: Load): number | null {
-        return load.bandwidth && this.timeNs > 0 ? load.accesses * 64 / (this.timeNs / 1e9) / load.bandwidth : null;
+        return load.bandwidth && this.timeNs > 0 ? (load.accesses * 64) / (this.timeNs / 1e9) / load.bandwidth : null;
     }
 
     private arrow(load: Load): { line: SVGElement; label: SVGElement } {
@@ -194,18 +262,30 @@ class Scene {
         const neck: Point = [end[0] - along[0] * headLength, end[1] - along[1] * headLength];
         const side: Point = [-along[1] * headLength * 0.75, along[0] * headLength * 0.75];
         const colour = share > 0 ? palette.load(0.15 + 0.85 * share) : palette.themed("--line");
-        const corners = [end, [neck[0] + side[0], neck[1] + side[1]], [neck[0] - side[0], neck[1] - side[1]]].map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ");
+        const corners = [end, [neck[0] + side[0], neck[1] + side[1]], [neck[0] - side[0], neck[1] - side[1]]]
+            .map((p) => p.map((v) => v.toFixed(1)).join(","))
+            .join(" ");
         const use = this.utilisation(load);
-        const hint = `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} accesses (${percent(share)}), ${bytes(load.accesses * 64)} of data`
-            + (use === null ? "" : `; ${percent(use)} of its peak bandwidth on average`);
-        const line = svg("g", { class: "wire" }, svg("title", {}, hint),
+        const hint =
+            `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} accesses (${percent(share)}), ${bytes(load.accesses * 64)} of data` +
+            (use === null ? "" : `; ${percent(use)} of its peak bandwidth on average`);
+        const line = svg(
+            "g",
+            { class: "wire" },
+            svg("title", {}, hint),
             svg("line", { x1: start[0], y1: start[1], x2: neck[0], y2: neck[1], stroke: colour, "stroke-width": width.toFixed(1) }),
-            svg("polygon", { points: corners, fill: colour }));
+            svg("polygon", { points: corners, fill: colour }),
+        );
         // A third of the way, where labels of crossing links and of the other direction are elsewhere.
         const away = 13 + THICK * 0.3 * Math.sqrt(Math.min(share, 1));
         const [x, y] = [start[0] + (end[0] - start[0]) * 0.36 - along[1] * away, start[1] + (end[1] - start[1]) * 0.36 + along[0] * away];
         const anchor = Math.abs(along[1]) < 0.4 ? "middle" : along[1] > 0 ? "end" : "start";
-        const label = svg("text", { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor, class: share > 0 ? "wire-label" : "wire-label faint" }, svg("title", {}, hint), shortPercent(share));
+        const label = svg(
+            "text",
+            { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor, class: share > 0 ? "wire-label" : "wire-label faint" },
+            svg("title", {}, hint),
+            shortPercent(share),
+        );
         return { line, label };
     }
 
@@ -222,16 +302,43 @@ class Scene {
         const own = made > 0 ? `${shortPercent(this.local(position) / made)} of these local` : "";
         const size = node.memory_bytes > 0 ? bytes(node.memory_bytes) : "no memory";
         const memory = part({
-            x, y, width: w, height: half + 6, fill: palette.load(served), ink: palette.inkOnLoad(served), isChosen: filter.home === position,
-            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the accesses`, choose: () => store.toggle({ home: position }),
-            lines: isSmall ? [[`Node ${node.id}`, 8, 15, "node-name"], [shortPercent(served), 8, 31, "node-name"]]
-                : [[`Node ${node.id}`, 12, 18, "node-name"], [shortPercent(served), 12, 43, "node-figure"], [size, w - 12, 18, "node-note"], [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"]],
+            x,
+            y,
+            width: w,
+            height: half + 6,
+            fill: palette.load(served),
+            ink: palette.inkOnLoad(served),
+            isChosen: filter.home === position,
+            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the accesses`,
+            choose: () => store.toggle({ home: position }),
+            lines: isSmall
+                ? [
+                      [`Node ${node.id}`, 8, 15, "node-name"],
+                      [shortPercent(served), 8, 31, "node-name"],
+                  ]
+                : [
+                      [`Node ${node.id}`, 12, 18, "node-name"],
+                      [shortPercent(served), 12, 43, "node-figure"],
+                      [size, w - 12, 18, "node-note"],
+                      [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"],
+                  ],
         });
         const cpus = part({
-            x, y: y + half + 6, width: w, height: half - 6, fill: palette.themed("--panel"), ink: palette.themed("--ink"), isChosen: filter.from === position,
-            label: `CPUs of node ${node.id} make ${percent(made)} of the accesses${own && `, ${own}`}`, choose: () => store.toggle({ from: position }),
-            lines: isSmall ? [[node.cpus > 0 ? `make ${shortPercent(made)}` : "no CPUs", 8, 17, "node-cpus"]]
-                : [[node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}` : "no CPUs", 12, 18, "node-cpus"], [own, 12, 34, "node-cpus"]],
+            x,
+            y: y + half + 6,
+            width: w,
+            height: half - 6,
+            fill: palette.themed("--panel"),
+            ink: palette.themed("--ink"),
+            isChosen: filter.from === position,
+            label: `CPUs of node ${node.id} make ${percent(made)} of the accesses${own && `, ${own}`}`,
+            choose: () => store.toggle({ from: position }),
+            lines: isSmall
+                ? [[node.cpus > 0 ? `make ${shortPercent(made)}` : "no CPUs", 8, 17, "node-cpus"]]
+                : [
+                      [node.cpus > 0 ? `${node.cpus} CPUs make ${shortPercent(made)}` : "no CPUs", 12, 18, "node-cpus"],
+                      [own, 12, 34, "node-cpus"],
+                  ],
         });
         const colour = svg("rect", { x, y: y + half + 6, width: 4, height: half - 6, fill: palette.node(position) });
         return svg("g", { class: "node" }, memory, cpus, colour, svg("rect", { x, y, width: w, height: half * 2, rx: 8, class: "outline" }));
@@ -245,14 +352,27 @@ class Scene {
         });
         const links = this.loads.map((load) => {
             const use = this.utilisation(load);
-            return [`${this.name(load.from)} to ${this.name(load.to)}`, count(Math.round(load.accesses)), percent(this.share(load.accesses)), use === null ? "" : percent(use)];
+            return [
+                `${this.name(load.from)} to ${this.name(load.to)}`,
+                count(Math.round(load.accesses)),
+                percent(this.share(load.accesses)),
+                use === null ? "" : percent(use),
+            ];
         });
         return [...nodes, ...links];
     }
 }
 
 interface Part {
-    x: number; y: number; width: number; height: number; fill: string; ink: string; isChosen: boolean; label: string; choose: () => void;
+    x: number;
+    y: number;
+    width: number;
+    height: number;
+    fill: string;
+    ink: string;
+    isChosen: boolean;
+    label: string;
+    choose: () => void;
     lines: [text: string, dx: number, dy: number, kind: string][];
 }
 
@@ -263,17 +383,31 @@ function part(what: Part): SVGElement {
         event.preventDefault();
         what.choose();
     };
-    const texts = what.lines.filter(([text]) => text !== "").map(([text, dx, dy, kind]) =>
-        svg("text", { x: what.x + dx, y: what.y + dy, class: kind, fill: what.ink, "text-anchor": kind === "node-note" ? "end" : "start" }, text));
-    return svg("g", {
-        class: what.isChosen ? "part chosen" : "part", tabindex: 0, role: "button", "aria-pressed": what.isChosen ? "true" : "false", "aria-label": what.label,
-        click: what.choose, keydown: press,
-    }, svg("title", {}, what.label), svg("rect", { x: what.x, y: what.y, width: what.width, height: what.height, fill: what.fill, rx: 8 }), ...texts);
+    const texts = what.lines
+        .filter(([text]) => text !== "")
+        .map(([text, dx, dy, kind]) =>
+            svg("text", { x: what.x + dx, y: what.y + dy, class: kind, fill: what.ink, "text-anchor": kind === "node-note" ? "end" : "start" }, text),
+        );
+    return svg(
+        "g",
+        {
+            class: what.isChosen ? "part chosen" : "part",
+            tabindex: 0,
+            role: "button",
+            "aria-pressed": what.isChosen ? "true" : "false",
+            "aria-label": what.label,
+            click: what.choose,
+            keydown: press,
+        },
+        svg("title", {}, what.label),
+        svg("rect", { x: what.x, y: what.y, width: what.width, height: what.height, fill: what.fill, rx: 8 }),
+        ...texts,
+    );
 }
 
 /** How far from its (shifted) centre a ray leaves a box with these half sides. */
 function reach(half: Point, along: Point, aside: Point): number {
     const one = (size: number, direction: number, shift: number): number =>
-        (Math.abs(direction) < 1e-9 ? Infinity : Math.max((size * Math.sign(direction) - shift) / direction, 0));
+        Math.abs(direction) < 1e-9 ? Infinity : Math.max((size * Math.sign(direction) - shift) / direction, 0);
     return Math.min(one(half[0], along[0], aside[0]), one(half[1], along[1], aside[1]));
 }
