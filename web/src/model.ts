@@ -88,8 +88,15 @@ export const PATTERNS: Record<Pattern, string> = {
 
 export class Model {
     readonly rows: Rows;
+    /** Per row: its thread, folded ones in a group past the last thread; and zero, the group of everything. */
+    readonly threadGroup: Int32Array;
+    readonly oneGroup: Int32Array;
+    /** Accesses that all rows stand for. */
+    readonly allWeight: number;
     readonly sites: Site[];
     readonly instances: Instances;
+    /** Accesses, and remote ones, of all instances that are listed. */
+    readonly instanceTotals: { weight: number; remote: number };
     readonly functions: Fn[] = [];
     /** Per code: frames from outermost to innermost. */
     readonly codes: Frame[][] = [];
@@ -120,12 +127,17 @@ export class Model {
         this.readCode();
         this.sites = this.readSites();
         this.instances = this.readInstances();
+        const sum = (values: Float64Array): number => values.reduce((a, b) => a + b, 0);
+        this.instanceTotals = { weight: sum(this.instances.weight), remote: sum(this.instances.remote) };
         this.keyKind = columns.ints("key_kind");
         this.keySite = columns.ints("key_site");
         this.keyInstance = columns.ints("key_instance");
         this.hasRows = new Uint8Array(this.instances.count);
         for (const instance of this.keyInstance) if (instance >= 0) this.hasRows[instance] = 1;
         this.rows = this.readRows();
+        this.threadGroup = this.rows.thread.map((thread) => (thread < 0 ? head.threads.length : thread));
+        this.oneGroup = new Int32Array(this.rows.count);
+        this.allWeight = this.rows.weight.reduce((a, b) => a + b, 0);
         const slices = this.isCells ? Math.ceil(head.duration_ns / head.grain.bin_ns) : 240;
         this.binNs = this.isCells ? head.grain.bin_ns : Math.max(1, Math.ceil(head.duration_ns / slices));
         this.bins = Math.max(1, this.isCells ? slices : Math.ceil(head.duration_ns / this.binNs));

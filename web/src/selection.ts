@@ -128,7 +128,7 @@ export class Selection {
 
     /** Everything that passes, in one group. */
     whole(but = 0): Parts {
-        return this.by("whole", new Uint8Array(this.model.rows.count), 1, but);
+        return this.by("whole", this.model.oneGroup, 1, but);
     }
 
     /** Sums by accessing node (rows) and home node (columns): `from * nodes + home`. */

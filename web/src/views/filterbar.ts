@@ -39,7 +39,7 @@ export function filterBar(context: Context): View {
             only.value = store.filter.only;
             const names = store.conditions().filter((name) => name !== "only");
             const passing = selection.whole().all.weight[0];
-            const all = model.rows.weight.reduce((a, b) => a + b, 0);
+            const all = model.allWeight;
             replace(
                 chips,
                 ...names.map((name) => chip(context, name)),

@@ -139,7 +139,7 @@ function describe({ model, store }: Context, spread: Spread): string {
         return "none";
     };
     const known = [spread.local, spread.remote, spread.other].reduce((sum, values) => sum + values.reduce((a, b) => a + b, 0), 0);
-    const whole = model.rows.weight.reduce((a, b) => a + b, 0);
+    const whole = model.allWeight;
     const limit =
         model.isCells &&
         (store.filter.thread >= 0 || store.filter.site >= 0 || store.filter.instance >= 0 || store.filter.fn >= 0 || store.filter.only !== "")

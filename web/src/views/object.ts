@@ -97,7 +97,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const site = model.sites[instance >= 0 ? model.instances.site[instance] : filter.site];
     const others = store.conditions().some((name) => name !== "site" && name !== "instance");
     const row = instance < 0 && !others ? model.siteRows.get(site.id) : undefined;
-    const line = lines(model, selection, new Int32Array(model.rows.count), 1, 0, () => ({})).at(0);
+    const line = lines(model, selection, model.oneGroup, 1, 0, () => ({})).at(0);
     const isFolded = instance >= 0 && model.hasRows[instance] === 0;
     const born =
         instance >= 0

@@ -106,8 +106,7 @@ function rows(context: Context, selection: Selection): ObjectLine[] {
     const known = model.head.sites.map((row) => lineOf(model, row));
     if (model.head.site_count <= known.length) return known;
     // Beyond the rows with intervals: sites that only the lists of instances still tell of.
-    const told = new Set(known.map((row) => row.site));
-    return [...known, ...restOfSites(context).filter((row) => !told.has(row.site))];
+    return [...known, ...restOfSites(context, new Set(known.map((row) => row.site)))];
 }
 
 function siteWords({ model }: Context, index: number): Partial<ObjectLine> {
@@ -116,59 +115,75 @@ function siteWords({ model }: Context, index: number): Partial<ObjectLine> {
     return { site: index, name: site.name, place: site.place, kind: site.kind, bytes: row?.bytes ?? NaN, instances: row?.instances ?? NaN };
 }
 
-/** Lines from the list of instances: what is known of objects without rows of their own. */
-function fromInstance({ model }: Context, index: number, all: number, allRemote: number): ObjectLine {
-    const { instances, sites } = model;
-    const site = sites[instances.site[index]];
-    const [weight, known, remote] = [instances.weight[index], instances.known[index], instances.remote[index]];
+/** Sums that the list of instances tells: of one object, or of all of a site. */
+interface Told {
+    bytes: number;
+    instances: number;
+    samples: number;
+    weight: number;
+    known: number;
+    remote: number;
+    writes: number;
+}
+
+/** A line from the list of instances alone: what is known of objects without rows of their own. */
+function toldLine({ model }: Context, site: number, instance: number, told: Told): ObjectLine {
+    const { name, place, kind } = model.sites[site];
+    const whole = model.instanceTotals;
     return {
-        site: instances.site[index],
-        instance: index,
-        name: site?.name ?? "",
-        place: site?.place ?? "",
-        kind: site?.kind ?? "",
-        bytes: instances.bytes[index],
-        instances: 1,
-        samples: instances.samples[index],
-        accesses: weight,
-        share: [all > 0 ? weight / all : 0, NaN, NaN],
-        ofRemote: allRemote > 0 ? remote / allRemote : 0,
-        remote: known > 0 ? remote / known : 0,
+        site,
+        instance,
+        name,
+        place,
+        kind,
+        bytes: told.bytes,
+        instances: told.instances,
+        samples: told.samples,
+        accesses: told.weight,
+        share: [whole.weight > 0 ? told.weight / whole.weight : 0, NaN, NaN],
+        ofRemote: whole.remote > 0 ? told.remote / whole.remote : 0,
+        remote: told.known > 0 ? told.remote / told.known : 0,
         pin: NaN,
         elsewhere: NaN,
         own: NaN,
         first: NaN,
-        writes: weight > 0 ? instances.writes[index] / weight : 0,
+        writes: told.weight > 0 ? told.writes / told.weight : 0,
         threads: NaN,
         from: [],
         on: [],
         pattern: "too-few-samples",
-        isFolded: model.hasRows[index] === 0,
+        isFolded: instance >= 0 && model.hasRows[instance] === 0,
     };
 }
 
-function restOfSites(context: Context): ObjectLine[] {
+function told({ model }: Context, index: number): Told {
+    const { bytes, samples, weight, known, remote, writes } = model.instances;
+    return {
+        bytes: bytes[index],
+        instances: 1,
+        samples: samples[index],
+        weight: weight[index],
+        known: known[index],
+        remote: remote[index],
+        writes: writes[index],
+    };
+}
+
+const instanceLine = (context: Context, index: number): ObjectLine =>
+    toldLine(context, context.model.instances.site[index], index, told(context, index));
+
+/** Lines of those sites that are not among `known`, from their instances. */
+function restOfSites(context: Context, known: ReadonlySet<number>): ObjectLine[] {
     const { model } = context;
-    const { instances } = model;
-    const whole = { all: instances.weight.reduce((a, b) => a + b, 0), remote: instances.remote.reduce((a, b) => a + b, 0) };
-    const sites = new Map<number, ObjectLine>();
-    for (let index = 0; index < instances.count; index++) {
-        const line = sites.get(instances.site[index]);
-        const own = fromInstance(context, index, whole.all, whole.remote);
-        if (!line) sites.set(instances.site[index], { ...own, instance: -1 });
-        else {
-            const remote = line.remote * line.accesses + own.remote * own.accesses;
-            line.writes = (line.writes * line.accesses + own.writes * own.accesses) / (line.accesses + own.accesses);
-            line.accesses += own.accesses;
-            line.remote = remote / line.accesses;
-            line.samples += own.samples;
-            line.bytes += own.bytes;
-            line.instances += 1;
-            line.share = [line.share[0] + own.share[0], NaN, NaN];
-            line.ofRemote += own.ofRemote;
-        }
+    const sites = new Map<number, Told>();
+    for (let index = 0; index < model.instances.count; index++) {
+        const site = model.instances.site[index];
+        if (known.has(site)) continue;
+        const [sum, own] = [sites.get(site), told(context, index)];
+        if (!sum) sites.set(site, own);
+        else for (const field of Object.keys(own) as (keyof Told)[]) sum[field] += own[field];
     }
-    return [...sites.values()];
+    return [...sites].map(([site, sum]) => toldLine(context, site, -1, sum));
 }
 
 function instances(context: Context, selection: Selection): ObjectLine[] {
@@ -186,18 +201,11 @@ function instances(context: Context, selection: Selection): ObjectLine[] {
             instances: 1,
         };
     });
-    const isFilteredByOthers = store.conditions().some((name) => name !== "site" && name !== "instance");
-    if (isFilteredByOthers || !model.isCells) return computed.length > 0 || isFilteredByOthers ? computed : unaccessed(context);
+    if (store.conditions().some((name) => name !== "site" && name !== "instance")) return computed;
+    // Without other filters, what has no rows of its own (folded, or never accessed) is told from the list.
     const told = new Set(computed.map((row) => row.instance));
-    const all = table.weight.reduce((a, b) => a + b, 0);
-    const remote = table.remote.reduce((a, b) => a + b, 0);
-    for (let index = 0; index < table.count; index++) if (!told.has(index)) computed.push(fromInstance(context, index, all, remote));
+    for (let index = 0; index < table.count; index++) if (!told.has(index)) computed.push(instanceLine(context, index));
     return computed;
-}
-
-/** A recording without accesses still knows its objects. */
-function unaccessed(context: Context): ObjectLine[] {
-    return Array.from({ length: context.model.instances.count }, (_, index) => fromInstance(context, index, 0, 0));
 }
 
 function note({ model, store }: Context): Child {

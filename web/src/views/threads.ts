@@ -135,8 +135,7 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
     const { rows, head } = model;
     const size = head.threads.length;
     const n = head.nodes.length;
-    // Folded threads get the group past the last one.
-    const column = rows.thread.some((thread) => thread < 0) ? rows.thread.map((thread) => (thread < 0 ? size : thread)) : rows.thread;
+    const column = model.threadGroup;
     const parts = selection.by("thread", column, size + 1, THREAD);
     const all = parts.all.all();
     const [on, time, remote] = [

@@ -95,13 +95,10 @@ pub fn compact(value: Value) -> Value {
 }
 
 fn rounded(value: f64) -> Value {
-    const DIGITS: i32 = 7;
     if value.fract() == 0.0 && value.abs() < 9e15 {
         return json!(value as i64);
     }
-    let scale = 10f64.powi(DIGITS - 1 - value.abs().log10().floor() as i32);
-    let short = (value * scale).round() / scale;
-    json!(if short.is_finite() { short } else { value })
+    json!(format!("{value:.6e}").parse().unwrap_or(value))
 }
 
 #[cfg(test)]
