@@ -29,20 +29,20 @@ impl Level {
     pub(super) const EVERYTHING: Level =
         Level { time_bins: u32::MAX, instances: u32::MAX, sites: u32::MAX, stacks: u32::MAX, threads: u32::MAX };
 
-    /// From fine to coarse. Each has room for a fraction of the one before; the last one fits any budget that this crate is asked for:
-    /// what multiplies there (slices, nodes squared, direction) is small.
+    /// From fine to coarse: call stacks go first, sites last. Each needs a fraction of the cells of the one before; what multiplies in the last one (slices,
+    /// threads, nodes squared, direction) is small, so that it fits any budget worth asking for.
     pub(super) const LADDER: [Level; 12] = [
         Level::new(240, 4096, 4096, 4096, u32::MAX),
-        Level::new(240, 1024, 2048, 2048, u32::MAX),
-        Level::new(160, 512, 1024, 1024, u32::MAX),
-        Level::new(120, 256, 512, 512, u32::MAX),
-        Level::new(120, 128, 256, 256, u32::MAX),
-        Level::new(96, 64, 128, 128, u32::MAX),
-        Level::new(80, 32, 64, 64, 2048),
-        Level::new(64, 16, 32, 32, 1024),
-        Level::new(48, 12, 16, 16, 512),
-        Level::new(32, 8, 12, 8, 256),
-        Level::new(24, 4, 8, 4, 64),
+        Level::new(240, 1024, 2048, 1024, u32::MAX),
+        Level::new(160, 512, 1024, 256, u32::MAX),
+        Level::new(120, 256, 1024, 128, u32::MAX),
+        Level::new(96, 128, 512, 64, u32::MAX),
+        Level::new(80, 64, 512, 32, 2048),
+        Level::new(64, 48, 256, 24, 1024),
+        Level::new(60, 32, 128, 16, 1024),
+        Level::new(48, 16, 64, 12, 512),
+        Level::new(32, 8, 32, 8, 256),
+        Level::new(24, 4, 16, 4, 64),
         Level::new(12, 1, 2, 1, 8),
     ];
 
