@@ -201,7 +201,7 @@ export class Model {
             return {
                 index,
                 id: siteId,
-                name: head.strings[name[index]] || "(no name)",
+                name: head.strings[name[index]].trim() || "(no name)",
                 kind: head.strings[kind[index]],
                 function: head.strings[fn[index]],
                 file: path,

@@ -71,9 +71,10 @@ fn the_page_works_in_a_browser() {
     fs::write(pages.join("streamcluster.part.json"), part.to_string()).expect("figures are written");
     let range = json!({"start": (PART.0 * 1e9) as u64, "end": (PART.1 * 1e9) as u64});
     fs::write(pages.join("streamcluster.range.json"), range.to_string()).expect("figures are written");
-    let synthetic = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Big).map(|kind| (kind, kind.size()));
+    let small = |kind: Kind| Size { accesses: kind.size().accesses.min(30_000), ..kind.size() };
+    let synthetic = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Big).map(|kind| (kind, small(kind)));
     // Enough to be summed up into cells.
-    let big = Size { accesses: 400_000, objects: 20_000, ..Kind::Big.size() };
+    let big = Size { accesses: 260_000, objects: 20_000, ..Kind::Big.size() };
     for (kind, size) in synthetic.chain([(Kind::Big, big)]) {
         let trace = folder.path().join(format!("{}.numatrace", kind.word()));
         numapilot_fixtures::write(kind, &size, &trace).expect("a synthetic trace");

@@ -1,7 +1,7 @@
 // What is chosen now, always in sight, each condition with a way to lift it.
 
 import { h, replace } from "../dom";
-import { count, percent, timeNs } from "../format";
+import { percent, plural, timeNs } from "../format";
 import { NOTHING, type Filter, type Only } from "../store";
 import type { Context, View } from "../view";
 import { jump } from "./overview";
@@ -47,7 +47,7 @@ export function filterBar(context: Context): View {
                     h(
                         "span",
                         { class: "passing" },
-                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ${count(selection.whole().all.samples[0])} samples`,
+                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ${plural(selection.whole().all.samples[0], "sample", "samples")}`,
                     ),
                 store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"),
             );

@@ -39,12 +39,18 @@ export function latency(context: Context): View {
     const table = behind("Accesses by latency", ["From cycles", "Local", "Remote", "Unknown home"], () => rows);
     const stage = h("div");
     const words = h("p", { class: "faint" });
-    replace(body, stage, words, table);
+    const legend = h("div", { class: "keys" });
+    replace(body, legend, stage, words, table);
     return {
         element,
         render: (selection) => {
             const spread = model.isCells ? fromCells(context, selection) : fromRows(context, selection);
             replace(stage, draw(spread));
+            const keys = [
+                ["local", palette.local()],
+                ["remote", palette.remote()],
+            ];
+            replace(legend, ...keys.map(([name, colour]) => h("span", { class: "key" }, h("i", { style: { background: colour } }), name)));
             rows = list(spread);
             refresh(table);
             words.textContent = describe(context, spread);

@@ -4,7 +4,7 @@ import { lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { shareOf } from "../estimate";
-import { bytes, count, interval, percent, plural, share, timeNs } from "../format";
+import { bare, bytes, count, interval, percent, plural, share, timeNs } from "../format";
 import { PATTERNS, REMOTE, WRITE, type Frame } from "../model";
 import * as palette from "../palette";
 import { OBJECT, type Selection } from "../selection";
@@ -109,7 +109,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
         h(
             "p",
             { class: "where-born" },
-            `${site.kind} · ${[site.place, site.function && `in ${site.function}`].filter((t) => t).join(" ")} · ${born}`,
+            [site.kind, [site.place, site.function && `in ${site.function}`].filter((t) => t).join(" "), born].filter((t) => t).join(" · "),
         ),
         isFolded &&
             h(
@@ -144,12 +144,25 @@ function measures(
         ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
         fact("Before anybody else", "before_others", number(row?.before_others?.[0] ?? line.first)),
-        fact("Accessed from", "from_node", nodeBar(context, line.from)),
-        fact("Pages on", "on_node", nodeBar(context, line.on)),
+        fact("Accessed from", "from_node", byNode(context, line.from)),
+        fact("Served by", "on_node", byNode(context, line.on)),
         fact("Threads", "threads", String(line.threads)),
         fact("Use", "Patterns", PATTERNS[row?.pattern ?? line.pattern]),
         ...(row?.mean_latency_cycles ? [fact("Mean latency", "mean_latency_cycles", `${count(Math.round(row.mean_latency_cycles))} cycles`)] : []),
     ];
+}
+
+/** A bar by node with the largest shares in figures. */
+function byNode(context: Context, shares: ArrayLike<number>): HTMLElement {
+    const order = Array.from(shares, (share, position) => ({ share, position })).filter((part) => part.share > 0);
+    order.sort((a, b) => b.share - a.share);
+    const words = order.slice(0, 4).map((part) => `n${context.model.head.nodes[part.position]} ${bare(part.share)}`);
+    return h(
+        "div",
+        { class: "by-node" },
+        nodeBar(context, shares),
+        h("span", { class: "faint" }, words.join(" · ") + (order.length > 4 ? " …" : "")),
+    );
 }
 
 function instancesOf({ model }: Context, site: number): number {

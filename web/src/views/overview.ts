@@ -215,6 +215,12 @@ export function masthead({ model }: Context): HTMLElement {
                           "measured",
                           "Totals were counted; what is shown of objects, code and time comes from samples, with 95 % intervals.",
                       )),
+            model.head.limits.length > 0 &&
+                h(
+                    "a",
+                    { class: "badge limits", href: "#about-section", click: jump("about-section"), title: model.head.limits.join("\n") },
+                    plural(model.head.limits.length, "limit", "limits"),
+                ),
             model.head.filtered &&
                 badge(
                     "part of the recording",
