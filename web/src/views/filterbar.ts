@@ -47,7 +47,8 @@ export function filterBar(context: Context): View {
                     h(
                         "span",
                         { class: "passing" },
-                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ${plural(selection.whole().all.samples[0], "sample", "samples")}`,
+                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ` +
+                            `${plural(selection.whole().all.samples[0], "sample", "samples")}`,
                     ),
                 store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"),
             );
