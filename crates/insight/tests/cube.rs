@@ -40,7 +40,7 @@ fn trace(sketches: &[Sketch]) -> Trace {
         id: ObjectId(id),
         site: SiteId(id % 10),
         bytes: 1 << 20,
-        thread: (id % 3 != 0).then_some(ThreadIndex(id % THREADS)),
+        thread: (!id.is_multiple_of(3)).then_some(ThreadIndex(id % THREADS)),
         ..Object::default()
     };
     tables.objects = (0..OBJECTS).map(object).collect();
