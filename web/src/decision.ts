@@ -120,7 +120,10 @@ export function lines(
     const all: Tally = { samples: 0, weight: 0, variance: 0 };
     let allRemote = 0;
     selection.each(but, (i) => {
-        const [group, w, reach, flags] = [column[i], rows.weight[i], rows.reach[i], rows.flags[i]];
+        const group = column[i];
+        const w = rows.weight[i];
+        const reach = rows.reach[i];
+        const flags = rows.flags[i];
         all.samples += rows.samples[i];
         all.weight += w;
         all.variance += rows.variance[i];
@@ -131,7 +134,8 @@ export function lines(
         groups.variance[group] += rows.variance[i];
         if ((flags & WRITE) !== 0) groups.writes[group] += w;
         groups.seen(group, rows.thread[i]);
-        const [from, home] = [rows.from[i], rows.home[i]];
+        const from = rows.from[i];
+        const home = rows.home[i];
         if (from >= 0) groups.from[group * n + from] += w;
         if (home >= 0) groups.home[group * n + home] += w;
         if (reach !== UNKNOWN) groups.known[group] += w;

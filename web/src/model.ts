@@ -91,6 +91,8 @@ export class Model {
     /** Per row: its thread, folded ones in a group past the last thread; and zero, the group of everything. */
     readonly threadGroup: Int32Array;
     readonly oneGroup: Int32Array;
+    /** Per row: its slice of time. */
+    readonly rowBin: Int32Array;
     /** Accesses that all rows stand for. */
     readonly allWeight: number;
     readonly sites: Site[];
@@ -141,6 +143,7 @@ export class Model {
         const slices = this.isCells ? Math.ceil(head.duration_ns / head.grain.bin_ns) : 240;
         this.binNs = this.isCells ? head.grain.bin_ns : Math.max(1, Math.ceil(head.duration_ns / slices));
         this.bins = Math.max(1, this.isCells ? slices : Math.ceil(head.duration_ns / this.binNs));
+        this.rowBin = Int32Array.from(this.rows.time, (time) => this.bin(time));
         for (const row of head.sites) if (typeof row.key === "object" && "site" in row.key) this.siteRows.set(row.key.site, row);
         for (const row of head.functions) {
             const index = this.ids.get(fnKey(row.function === "(unknown)" ? "" : row.function, row.module, row.file));

@@ -7,8 +7,10 @@ let dark = false;
 
 /** Whether the page is dark now. Asked for at every drawing, since asking for every cell would be slow. */
 export function followTheme(): void {
+    const before = dark;
     const chosen = document.documentElement.dataset["theme"];
     dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    if (dark !== before) resolved.clear();
 }
 
 const isDark = (): boolean => dark;
@@ -110,7 +112,17 @@ export const remote = (): string => distance(1);
 export const reads = (): string => (isDark() ? "#6fb3bd" : "#5b9aa3");
 export const writes = (): string => (isDark() ? "#c77fc4" : "#8e3b8a");
 
-/** A colour that the style sheet defines. */
+const probe = document.createElement("span");
+const resolved = new Map<string, string>();
+
+/** A colour that the style sheet defines, as a canvas understands it. */
 export function themed(name: string): string {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    let colour = resolved.get(name);
+    if (colour === undefined) {
+        if (!probe.isConnected) document.documentElement.append(probe);
+        probe.hidden = true;
+        probe.style.color = `var(${name})`;
+        resolved.set(name, (colour = getComputedStyle(probe).color));
+    }
+    return colour;
 }

@@ -56,6 +56,7 @@ export class Selection {
     /** Per row, the conditions that it fails. */
     readonly fails: Uint8Array;
     private readonly cache = new Map<string, Parts>();
+    private readonly matrices = new Map<number, Sums>();
 
     constructor(
         readonly model: Model,
@@ -103,20 +104,22 @@ export class Selection {
     }
 
     /** Sums by a column with values below `size`; rows where it is -1 are left out. Computed once for each name and `but`. */
-    by(name: string, column: ArrayLike<number>, size: number, but: number): Parts {
+    by(name: string, column: Int32Array, size: number, but: number): Parts {
         const key = `${name} ${but}`;
         const known = this.cache.get(key);
         if (known) return known;
         const parts: Parts = { all: new Sums(size), known: new Sums(size), remote: new Sums(size), writes: new Sums(size) };
-        const { rows } = this.model;
-        const { samples, weight, variance, reach, flags } = rows;
+        const { samples, weight, variance, reach, flags } = this.model.rows;
         const { fails } = this;
         const careless = ~but & 0xff;
+        // The busiest loop of the page: plain statements, no short-lived arrays.
         for (let i = 0; i < fails.length; i++) {
             if ((fails[i] & careless) !== 0) continue;
             const group = column[i];
             if (group < 0) continue;
-            const [n, w, v] = [samples[i], weight[i], variance[i]];
+            const n = samples[i];
+            const w = weight[i];
+            const v = variance[i];
             parts.all.add(group, n, w, v);
             if (reach[i] !== UNKNOWN) parts.known.add(group, n, w, v);
             if (reach[i] === REMOTE) parts.remote.add(group, n, w, v);
@@ -133,12 +136,15 @@ export class Selection {
 
     /** Sums by accessing node (rows) and home node (columns): `from * nodes + home`. */
     matrix(but: number): Sums {
+        const known = this.matrices.get(but);
+        if (known) return known;
         const { rows, head } = this.model;
         const n = head.nodes.length;
         const sums = new Sums(n * n);
         this.each(but, (i) => {
             if (rows.reach[i] !== UNKNOWN) sums.add(rows.from[i] * n + rows.home[i], rows.samples[i], rows.weight[i], rows.variance[i]);
         });
+        this.matrices.set(but, sums);
         return sums;
     }
 }

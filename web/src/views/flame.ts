@@ -11,7 +11,7 @@ import { splitChoice } from "./timeline";
 
 const LINE = 19;
 /** Narrower blocks are not drawn: nobody could read or hit them. */
-const NARROWEST = 0.0015;
+const NARROWEST = 0.002;
 const DEEPEST = 48;
 
 interface Block {

@@ -4,6 +4,7 @@ import { defined } from "../definitions";
 import { behind, h, refresh, replace, svg } from "../dom";
 import { imbalance, shareOf, total } from "../estimate";
 import { count, percent, timeNs } from "../format";
+import type { Model } from "../model";
 import type { Estimate } from "../payload";
 import { Sums, TIME, type Selection } from "../selection";
 import type { Context, View } from "../view";
@@ -53,12 +54,20 @@ export function metrics(context: Context): View {
     };
 }
 
+let column: Int32Array | undefined;
+
+/** Per row, its slice; worked out once. */
+function sliceOf({ rows, head }: Model, slices: number): Int32Array {
+    const each = head.duration_ns / slices;
+    column ??= Int32Array.from(rows.time, (time) => Math.min(Math.max(Math.floor((time - head.start_ns) / each), 0), slices - 1));
+    return column;
+}
+
 function compute({ model }: Context, selection: Selection): Series[] {
     const { head, rows } = model;
     const slices = Math.min(SLICES, model.bins);
     const each = head.duration_ns / slices;
-    const column = new Int32Array(rows.count);
-    for (let i = 0; i < rows.count; i++) column[i] = Math.min(Math.max(Math.floor((rows.time[i] - head.start_ns) / each), 0), slices - 1);
+    const column = sliceOf(model, slices);
     const parts = selection.by(`slice ${slices}`, column, slices, TIME);
     const n = head.nodes.length;
     const served = new Sums(slices * n);

@@ -189,7 +189,7 @@ function byThread({ model }: Context, selection: Selection, byWrites: boolean): 
     selection.each(0, (i) => {
         let own = threads.get(rows.thread[i]);
         if (!own) threads.set(rows.thread[i], (own = { all: new Float64Array(model.bins), marked: new Float64Array(model.bins), sum: 0 }));
-        const bin = model.bin(rows.time[i]);
+        const bin = model.rowBin[i];
         own.all[bin] += rows.weight[i];
         own.sum += rows.weight[i];
         if (byWrites ? (rows.flags[i] & WRITE) !== 0 : rows.reach[i] === REMOTE) own.marked[bin] += rows.weight[i];

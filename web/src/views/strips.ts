@@ -3,6 +3,7 @@
 import { behind, h, prepare, refresh } from "../dom";
 import { count, percent, timeNs } from "../format";
 import type { Model } from "../model";
+import * as palette from "../palette";
 
 const LINE = 15;
 const LABEL = 120;
@@ -49,12 +50,11 @@ export class Strips {
         const step = (width - left) / this.model.bins;
         const most = Math.max(0, ...shown.map((strip) => strip.values.reduce((a, b) => Math.max(a, b), 0)));
         context.font = `${Math.min(line - 2, 11)}px system-ui, sans-serif`;
-        const style = getComputedStyle(document.documentElement);
         shown.forEach((strip, index) => {
             context.globalAlpha = 1;
-            context.fillStyle = style.getPropertyValue("--faint");
+            context.fillStyle = palette.themed("--faint");
             context.fillText(strip.label.slice(0, left < 100 ? 10 : 18), 0, index * line + line - 4, left - 8);
-            context.fillStyle = style.getPropertyValue("--well");
+            context.fillStyle = palette.themed("--well");
             context.fillRect(left, index * line + 1, width - left, line - 2);
             for (let bin = 0; bin < this.model.bins; bin++) {
                 const value = strip.values[bin];

@@ -146,7 +146,7 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
     selection.each(THREAD, (i) => {
         const group = column[i];
         if (rows.home[i] >= 0) on[group * n + rows.home[i]] += rows.weight[i];
-        const bin = group * model.bins + model.bin(rows.time[i]);
+        const bin = group * model.bins + model.rowBin[i];
         time[bin] += rows.weight[i];
         if (rows.reach[i] === REMOTE) remote[bin] += rows.weight[i];
     });

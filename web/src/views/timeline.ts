@@ -74,12 +74,9 @@ export const SPLITS: readonly Split[] = [
 /** Sums per slice (of `parts` values each), and per slice of everything where filters hide some of it. */
 export function binned({ model }: Context, selection: Selection, but: number, parts: number, part: (row: number) => number): Float64Array {
     const sums = new Float64Array(model.bins * parts);
-    const { time, weight } = model.rows;
-    const { start_ns: start } = model.head;
-    selection.each(but, (row) => {
-        const bin = Math.min(Math.max(Math.floor((time[row] - start) / model.binNs), 0), model.bins - 1);
-        sums[bin * parts + part(row)] += weight[row];
-    });
+    const { weight } = model.rows;
+    const { rowBin } = model;
+    selection.each(but, (row) => (sums[rowBin[row] * parts + part(row)] += weight[row]));
     return sums;
 }
 
