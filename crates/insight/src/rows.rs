@@ -1,8 +1,8 @@
 //! Rankings: sites, object instances, threads, functions and call stacks, each by the accesses they draw.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, SiteId};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};

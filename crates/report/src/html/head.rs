@@ -1,7 +1,12 @@
 //! The page's JSON head: what ran, the machine as it is to be drawn, and every figure that `insight` computed, so that the page shows without
 //! a filter exactly what `numapilot report` prints.
 
+use numapilot_insight::Analysis;
+use numapilot_insight::DecisionRow;
+use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
+use numapilot_insight::Matrix;
+use numapilot_insight::ThreadRow;
 use numapilot_insight::cube::Cube;
 use numapilot_insight::cube::Grain;
 use numapilot_machine::Machine;
@@ -31,19 +36,38 @@ pub struct Head {
     pub summary: Vec<String>,
 }
 
+/// `insight`'s figures of the whole, computed beside the cube.
+pub struct Figures {
+    headline: Headline,
+    sites: Vec<DecisionRow>,
+    matrix: Matrix,
+    threads: Vec<ThreadRow>,
+    functions: Vec<FunctionRow>,
+}
+
+impl Figures {
+    pub fn of(analysis: &Analysis<'_>) -> Figures {
+        let sites = analysis.sites();
+        Figures {
+            headline: analysis.headline_of(&sites),
+            sites,
+            matrix: analysis.matrix(),
+            threads: analysis.threads(),
+            functions: analysis.functions(),
+        }
+    }
+}
+
 /// Puts it together. The columns must be complete: their texts are part of it.
-pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
+pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
-    let sites = analysis.sites();
-    let headline = analysis.headline_of(&sites);
-    let matrix = analysis.matrix();
+    let Figures { headline, sites, matrix, threads, functions } = figures;
     let duration = headline.totals.duration.0;
-    let verdict = findings::verdict(&headline, analysis.nodes());
-    let found = findings::findings(&sites, analysis.nodes());
-    let functions = analysis.functions();
+    let verdict = findings::verdict(headline, analysis.nodes());
+    let found = findings::findings(sites, analysis.nodes());
     let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
     let filter = analysis.filter();
-    let summary = summary(&headline, &verdict, &found);
+    let summary = summary(headline, &verdict, &found);
     let value = json!({
         "format": "numapilot-html",
         "version": VERSION,
@@ -65,7 +89,7 @@ pub fn head(page: &Page<'_>, cube: &Cube, tables: &mut Tables<'_>) -> Head {
         "matrix": matrix,
         "site_count": sites.len(),
         "sites": &sites[..sites.len().min(ROWS_WITH_INTERVALS)],
-        "threads": analysis.threads(),
+        "threads": threads,
         "function_count": functions.len(),
         "functions": &functions[..functions.len().min(ROWS_WITH_INTERVALS)],
         "marks": analysis.trace().marks(),

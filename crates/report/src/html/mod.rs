@@ -39,10 +39,15 @@ pub struct Page<'a> {
 /// The page.
 #[must_use]
 pub fn html(page: &Page<'_>) -> String {
-    let cube = page.analysis.cube(ROW_BUDGET);
+    // Both walk every access several times; neither needs the other.
+    let (cube, figures) = std::thread::scope(|scope| {
+        let figures = scope.spawn(|| head::Figures::of(page.analysis));
+        (page.analysis.cube(ROW_BUDGET), figures.join())
+    });
+    let figures = figures.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut tables = tables::Tables::new(page.analysis.trace());
     tables.cube(&cube);
-    let head = head::head(page, &cube, &mut tables);
+    let head = head::head(page, &cube, &figures, &tables);
     let data = tables.columns.pack(head.value);
     let title = escape(&format!("{} on {}", head.program, page.heading.machine));
     let summary: String = head.summary.iter().map(|line| format!("<p>{}</p>\n", escape(line))).collect();
