@@ -138,7 +138,7 @@ fn the_ladder_is_descended_until_the_cells_fit() {
                 (i % 12) as u32,
                 (i * 7 % 40) as u32,
                 (i * 11 % 4) as u16,
-                i % 5 == 0,
+                i.is_multiple_of(5),
                 1,
                 (i * 13 % 20) as u32,
                 None,
