@@ -192,6 +192,28 @@ fn a_hot_array_is_spread_and_a_read_one_copied() {
 }
 
 #[test]
+fn what_a_later_phase_writes_has_no_copies() {
+    let (machine, system) = on_machine("opteron-8385");
+    let mut demand = hot_array(0.0, 4.0);
+    demand.phases.push(hot_array(0.3, 4.0).phases.remove(0));
+    let find = |change| {
+        let options = OptimumOptions { replicate: true, change, evaluations_max: 600, ..OptimumOptions::default() };
+        let found = optimum(&machine, &system, &demand, &options).expect("sound");
+        let placements: Vec<Placement> = found.phases.iter().map(|p| p.placement.clone()).collect();
+        // Fails on copies of what is written.
+        let run_s = run_time_s(&machine, &system, &demand, &placements).expect("possible placements");
+        assert!((run_s + found.change_s - found.total_s).abs() < SAME * run_s && found.bound_s <= found.total_s);
+        placements
+    };
+    assert!(find(Change::Never).iter().all(|p| p.pages[0] != PageHome::Replicated));
+    assert_eq!(
+        find(Change::PerPage(4000.0))[0].pages[0],
+        PageHome::Replicated,
+        "copying 64 MiB pays for seconds of reading"
+    );
+}
+
+#[test]
 fn private_arrays_go_to_their_users_and_the_bound_is_near_when_idle() {
     let (machine, system) = on_machine("opteron-8385");
     let own = |group: usize| (0..4).map(|g| f64::from(u8::from(g == group))).collect::<Vec<_>>();

@@ -10,6 +10,9 @@ pub(crate) use interleave::Interleave;
 pub(crate) use local::Local;
 pub(crate) use weighted_interleave::WeightedInterleave;
 
+use crate::error::PlacementError;
+use crate::nodes::NodeFacts;
+use crate::options::Options;
 use crate::policy::Wishes;
 
 /// Nanoseconds between the decisions of policies that have nothing to decide; one second is what the daemons that they are compared with take.
@@ -19,10 +22,7 @@ const IDLE_NS: u64 = 1_000_000_000;
 const NOTHING: Wishes = Wishes { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
 
 /// Nodes that an option `nodes` names (`0-1,3` with `/` for the comma, by the kernel's numbers) or all with memory (`all`).
-fn chosen_nodes(
-    options: &crate::options::Options,
-    facts: &crate::nodes::NodeFacts,
-) -> Result<Vec<usize>, crate::error::PlacementError> {
+fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<usize>, PlacementError> {
     let text = options.text("nodes");
     if text == "all" {
         return Ok(facts.with_memory.clone());

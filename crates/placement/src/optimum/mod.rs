@@ -113,9 +113,16 @@ pub fn run_time_s(
 ) -> Result<f64, PlacementError> {
     let facts = NodeFacts::new(machine)?;
     demand.check(&facts)?;
+    if placements.len() != demand.phases.len() {
+        return Err(PlacementError::Demand {
+            place: "placements".to_owned(),
+            what: format!("{} for {} phases", placements.len(), demand.phases.len()),
+            remedy: "give one for each phase".to_owned(),
+        });
+    }
     let mut evaluator = Evaluator::new(machine, system, &facts, demand);
     let mut sum = 0.0;
-    for (phase, placement) in placements.iter().enumerate().take(demand.phases.len()) {
+    for (phase, placement) in placements.iter().enumerate() {
         placement.check(demand, &facts, phase)?;
         sum += evaluator.value(placement, &[phase])?.run_s;
     }
@@ -188,7 +195,9 @@ impl Planner<'_> {
     fn best(&mut self, phases: &[usize], bounds: &[bound::Bound]) -> Result<Found, PlacementError> {
         let (demand, facts) = (self.evaluator.demand, self.evaluator.facts);
         let mut starts: Vec<Placement> = usual(demand, facts, phases).into_iter().map(|(_, start)| start).collect();
-        starts.extend(bounds.iter().map(|bound| Placement::from_shares(demand, facts, &bound.shares)));
+        let ideal = bounds.iter().map(|bound| Placement::from_shares(demand, facts, &bound.shares));
+        // What one phase would have copied, another may write.
+        starts.extend(ideal.filter(|start| phases.iter().all(|&phase| start.copies_are_read_only(demand, phase))));
         let mut random = Random::new(self.options.seed);
         starts.extend((0..self.options.random_starts).map(|_| Placement::random(demand, facts, &mut random)));
         let freedom = Freedom { replicate: self.options.replicate, move_threads: self.options.move_threads };
