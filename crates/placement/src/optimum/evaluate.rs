@@ -61,8 +61,8 @@ impl<'a> Evaluator<'a> {
         Ok(value)
     }
 
-    /// Marginal cost of each group of pages on each node, over some phases: what all its accesses of a phase cost there, in seconds, times how late the accessing
-    /// group is.
+    /// Marginal cost of each group of pages on each node, over some phases: what all its accesses of a phase cost there, in seconds, times
+    /// how late the accessing group is.
     pub fn marginal_costs(&mut self, placement: &Placement, phases: &[usize]) -> Result<Vec<Vec<f64>>, PlacementError> {
         let mut costs = vec![vec![0.0; self.facts.count()]; self.demand.pages.len()];
         for &phase in phases {

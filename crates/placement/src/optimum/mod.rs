@@ -232,8 +232,8 @@ impl Planner<'_> {
         })
     }
 
-    /// With a price on changes: the cheapest way through the phases, by dynamic programming over first touch, each phase's best, the best for each run of phases from the first
-    /// or to the last, and the best for all.
+    /// With a price on changes: the cheapest way through the phases, by dynamic programming over first touch, each phase's best, the best
+    /// for each run of phases from the first or to the last, and the best for all.
     fn cheapest_sequence(
         &mut self,
         phases: &[usize],

@@ -1,8 +1,8 @@
 //! The search for the best placement over some phases: guided by marginal costs, finished page by page.
 //!
-//! From each of many starts, all groups of pages (then each by itself) go where their accesses would cost least at the margin, as far as run time falls. From
-//! the best of what this reaches, every pair of nodes is tried, in parts down to a single page; then copies, and threads. Two goals are pursued in turn: first a smooth mean of the
-//! groups' finish times, then the run time itself.
+//! From each of many starts, all groups of pages (then each by itself) go where their accesses would cost least at the margin, as far as
+//! run time falls. From the best of what this reaches, every pair of nodes is tried, in parts down to a single page; then copies, and
+//! threads. Two goals are pursued in turn: first a smooth mean of the groups' finish times, then the run time itself.
 
 use super::demand::PAGE_BYTES;
 use super::evaluate::{Evaluator, Value};
