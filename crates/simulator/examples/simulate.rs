@@ -1,5 +1,8 @@
-//! Runs synthetic descriptions under policies and prints one line for each: `simulate MACHINE POLICIES FILES...` (policies by name, comma-separated).
-//! For developers; users have `numapilot simulate`.
+//! Runs programs under policies and prints one line for each. For developers; users have `numapilot simulate`.
+//!
+//! `simulate [--machine NAME] [--policies a,b] [--idle] [--until-s S] [--thin N] PROGRAMS...`, where a program is a synthetic description or a trace
+//! (`NAME.numatrace`). With `--until-s`, the main part of a trace is repeated until it lasts that long; without, it is replayed once, and the line ends with
+//! the recorded time. With `--json`, each report goes to the standard output whole.
 
 use std::error::Error;
 use std::io::Write;
@@ -8,7 +11,9 @@ use std::time::Instant;
 
 use numapilot_machine::Machine;
 use numapilot_placement::policy_by_name;
-use numapilot_simulator::{Options, Report, Simulation, synthetic};
+use numapilot_simulator::program::{Origin, Program};
+use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
+use numapilot_simulator::{MemoryModel, Options, Report, Simulation, synthetic};
 
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.0}", 100.0 * share))
@@ -16,9 +21,9 @@ fn percent(share: Option<f64>) -> String {
 
 fn line(report: &Report, host_s: f64) -> String {
     let metrics = &report.total.metrics;
-    format!(
-        "{:<24} {:<20} {:>8.3} s  LAR {:>4} %  latency {:>6.0} ns  imbalance {:>4} %  moved {:>7}  split {:>4}  copies {:>6}  \
-         stolen {:>7.1} ms  epochs {:>6} solves {:>6} unsettled {:>4}  host {host_s:.2} s",
+    let mut line = format!(
+        "{:<24} {:<20} {:>8.3} s  LAR {:>4} %  latency {:>5.0} ns  imbalance {:>4} %  moved {:>6}  split {:>3}  copies {:>5}  \
+         stolen {:>7.1} ms  epochs {:>6}  solves {:>6}  unsettled {:>4}  let go {:>4}  host {host_s:.2} s",
         report.program,
         report.policy,
         report.run_time_ns / 1e9,
@@ -32,24 +37,84 @@ fn line(report: &Report, host_s: f64) -> String {
         report.convergence.epochs,
         report.convergence.solves,
         report.convergence.unsettled_epochs,
-    )
+        report.convergence.let_go,
+    );
+    if let Origin::Recorded { recorded_ns, repeated_from_ns: None, .. } = report.origin {
+        let recorded_s = recorded_ns as f64 / 1e9;
+        line +=
+            &format!("  recorded {recorded_s:.3} s ({:+.1} %)", 100.0 * (report.run_time_ns / 1e9 / recorded_s - 1.0));
+    }
+    line
+}
+
+struct Arguments {
+    machine: Option<String>,
+    policies: String,
+    options: Options,
+    recorded: RecordedOptions,
+    json: bool,
+    programs: Vec<String>,
+}
+
+fn arguments() -> Result<Arguments, Box<dyn Error>> {
+    let mut parsed = Arguments {
+        machine: None,
+        policies: "first-touch".into(),
+        options: Options::default(),
+        recorded: RecordedOptions::default(),
+        json: false,
+        programs: Vec::new(),
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--machine" => parsed.machine = Some(value()?),
+            "--policies" => parsed.policies = value()?,
+            "--idle" => parsed.options.memory = MemoryModel::Idle,
+            "--until-s" => parsed.recorded.repeat = Repeat::UntilNs(value()?.parse::<f64>()? * 1e9),
+            "--thin" => parsed.recorded.thin = value()?.parse()?,
+            "--json" => parsed.json = true,
+            _ => parsed.programs.push(word),
+        }
+    }
+    Ok(parsed)
+}
+
+fn load(path: &str, arguments: &Arguments) -> Result<(Program, Machine), Box<dyn Error>> {
+    let (program, recorded_on) = if path.ends_with(".toml") {
+        (synthetic::load(Path::new(path))?, None)
+    } else {
+        let recorded = recorded::load(Path::new(path), &arguments.recorded)?;
+        (recorded.program, Some(recorded.machine))
+    };
+    let machine = match (&arguments.machine, recorded_on) {
+        (None, Some(machine)) => machine,
+        (name, _) => Machine::load(name.as_deref().unwrap_or("opteron-8385"))?,
+    };
+    Ok((program, machine))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [machine, policies, files @ ..] = arguments.as_slice() else {
-        return Err("usage: simulate MACHINE POLICIES FILES...".into());
-    };
-    let machine = Machine::load(machine)?;
+    let arguments = arguments()?;
     let mut out = std::io::stdout();
-    for file in files {
-        let program = synthetic::load(Path::new(file))?;
-        for name in policies.split(',') {
+    for path in &arguments.programs {
+        let start = Instant::now();
+        let (program, machine) = load(path, &arguments)?;
+        if !arguments.json {
+            let (mixes, slices, loaded_s) = (program.mixes.len(), program.slices.len(), start.elapsed().as_secs_f64());
+            writeln!(out, "{path}: {mixes} mixes, {slices} slices, read in {loaded_s:.2} s; {:?}", program.origin)?;
+        }
+        for name in arguments.policies.split(',') {
             let mut policy = policy_by_name(name, &machine, 1)?;
             let start = Instant::now();
-            let simulation = Simulation::new(&program, &machine, Options::default())?;
+            let simulation = Simulation::new(&program, &machine, arguments.options.clone())?;
             let report = simulation.run(policy.as_mut(), &mut |_| true)?;
-            writeln!(out, "{}", line(&report, start.elapsed().as_secs_f64()))?;
+            if arguments.json {
+                writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+            } else {
+                writeln!(out, "{}", line(&report, start.elapsed().as_secs_f64()))?;
+            }
         }
     }
     Ok(())

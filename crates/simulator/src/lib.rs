@@ -25,6 +25,7 @@ mod options;
 mod pages;
 pub mod program;
 mod random;
+pub mod recorded;
 mod report;
 mod seats;
 mod simulation;

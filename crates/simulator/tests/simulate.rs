@@ -7,7 +7,8 @@ use numapilot_machine::Machine;
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, Wishes, policy_by_name,
 };
-use numapilot_simulator::program::Program;
+use numapilot_simulator::program::{Origin, Program};
+use numapilot_simulator::recorded::{self, Recorded, RecordedOptions, Repeat};
 use numapilot_simulator::{MemoryModel, Options, Report, Simulation, SimulatorError, synthetic};
 use proptest::prelude::*;
 
@@ -280,4 +281,54 @@ fn a_program_that_locks_itself_up_is_told_so() {
     program.events.iter_mut().for_each(|event| event.needed = event.needed.max(1));
     let error = Simulation::new(&program, &machine(), idle()).expect_err("too few arrivals");
     assert!(error.to_string().contains("arrivals"), "{error}");
+}
+
+/// A real recording: multigrid on 16 threads (`testdata/traces/README.md`).
+fn recorded(options: &RecordedOptions) -> Recorded {
+    let trace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+    recorded::load(&trace, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn recorded_ns(program: &Program) -> f64 {
+    match program.origin {
+        Origin::Recorded { recorded_ns, .. } => recorded_ns as f64,
+        Origin::Synthetic { .. } => panic!("a recorded program"),
+    }
+}
+
+/// With the recorded placement and idle latencies, the replay takes the recorded time.
+#[test]
+fn a_recording_is_replayed_in_its_own_time() {
+    let program = recorded(&RecordedOptions::default()).program;
+    let report = run_named(&program, "first-touch", idle());
+    let error = report.run_time_ns / recorded_ns(&program) - 1.0;
+    eprintln!("replayed in {:.1} ms: {:+.2} % of the recorded time", report.run_time_ns / 1e6, 100.0 * error);
+    assert!(report.finished && error.abs() < 0.02, "off by {:.2} %", 100.0 * error);
+}
+
+/// A quarter of the samples tells the same story.
+#[test]
+fn a_thinned_recording_predicts_what_the_whole_one_does() {
+    let predict = |thin, policy| {
+        let program = recorded(&RecordedOptions { thin, ..RecordedOptions::default() }).program;
+        let report = run_named(&program, policy, Options::default());
+        (report.run_time_ns, report.total.metrics.local_access_ratio.expect("accesses"))
+    };
+    for policy in ["first-touch", "interleave"] {
+        let (dense, thin) = (predict(1, policy), predict(4, policy));
+        eprintln!("{policy}: {dense:?} of all samples, {thin:?} of a quarter");
+        assert!((thin.0 / dense.0 - 1.0).abs() < 0.05, "{policy}: run time {} against {}", thin.0, dense.0);
+        assert!((thin.1 - dense.1).abs() < 0.05, "{policy}: local ratio {} against {}", thin.1, dense.1);
+    }
+}
+
+/// The main part done ten times over takes nine times its length longer.
+#[test]
+fn the_main_part_of_a_recording_is_repeated() {
+    let once = run_named(&recorded(&RecordedOptions::default()).program, "first-touch", idle());
+    let program = recorded(&RecordedOptions { repeat: Repeat::Times(10), ..RecordedOptions::default() }).program;
+    assert!(program.repeat == 10 && program.body_ns > 0.0);
+    let report = run_named(&program, "first-touch", idle());
+    let expected = once.run_time_ns + 9.0 * program.body_ns;
+    assert!((report.run_time_ns / expected - 1.0).abs() < 0.03, "{} against {expected}", report.run_time_ns);
 }

@@ -17,15 +17,47 @@ pub(crate) struct Placer {
     nodes: Vec<NodeId>,
     /// Per process.
     allocations: Vec<Allocation>,
+    /// Per small page of each region that has any: thread that touches it first and node that it is bound to, as an index into `known`.
+    known_at: Vec<Vec<u32>>,
+    known: Vec<(u32, Option<usize>)>,
+}
+
+/// In place of an index: nobody knows beforehand.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A touch: who, and how.
+pub(crate) struct Touch<'a> {
+    pub(crate) slice: u32,
+    /// Node number that the program asks for.
+    pub(crate) bound: Option<u16>,
+    /// Pages that have a home lose it first.
+    pub(crate) anew: bool,
+    /// Nodes of the threads that touch, with weights: each page is touched first by one of them.
+    pub(crate) touchers: &'a [(usize, f64)],
+    /// Node of each thread now.
+    pub(crate) node_of: &'a dyn Fn(u32) -> usize,
+    pub(crate) now_ns: f64,
 }
 
 impl Placer {
     pub(crate) fn new(program: &Program, machine: &Machine, allocation: &Allocation, seed: u64) -> Placer {
+        let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
+        let mut known_at = vec![Vec::new(); program.regions.len()];
+        let mut known = Vec::with_capacity(program.first_touches.len());
+        for touch in &program.first_touches {
+            let region = touch.region as usize;
+            known_at[region].resize(program.regions[region].pages as usize, UNKNOWN);
+            let pages = &mut known_at[region][touch.first as usize..(touch.first + touch.pages) as usize];
+            pages.iter_mut().filter(|at| **at == UNKNOWN).for_each(|at| *at = known.len() as u32);
+            known.push((touch.thread, touch.bound.and_then(|id| nodes.iter().position(|node| node.0 == id))));
+        }
         Placer {
+            known_at,
+            known,
             seed,
             machine: machine.name().to_owned(),
             memory_bytes: machine.memory_bytes(),
-            nodes: machine.nodes().iter().map(|node| node.id).collect(),
+            nodes,
             allocations: vec![allocation.clone(); program.processes.len()],
         }
     }
@@ -49,53 +81,45 @@ impl Placer {
         }
     }
 
-    /// Gives homes to the pages of a slice that have none. `touchers` are nodes with weights: each page is touched first by one of them.
+    /// Gives homes to the pages of a slice that have none.
     pub(crate) fn touch(
         &self,
         program: &Program,
         pages: &mut PageTable,
-        slice: u32,
-        bound: Option<u16>,
-        touchers: &[(usize, f64)],
-        now_ns: f64,
+        touch: &Touch<'_>,
     ) -> Result<(), SimulatorError> {
-        if pages.counts(slice).absent == 0 {
+        if pages.counts(touch.slice).absent == 0 && !touch.anew {
             return Ok(());
         }
-        let slice = program.slices[slice as usize];
+        let slice = program.slices[touch.slice as usize];
         let region = slice.region as usize;
-        let bound = bound.and_then(|id| self.nodes.iter().position(|node| node.0 == id));
+        let bound = touch.bound.and_then(|id| self.nodes.iter().position(|node| node.0 == id));
         let mut page = slice.first;
         while page < slice.first + slice.pages {
             let unit = pages.unit(region, page);
             page = unit.first + unit.pages;
-            if pages.home(region, unit.first).is_some() {
+            if touch.anew {
+                pages.release(unit);
+            } else if pages.home(region, unit.first).is_some() {
                 continue;
             }
-            let wanted = bound.unwrap_or_else(|| self.wanted(program, unit, touchers));
+            let wanted = bound.unwrap_or_else(|| self.wanted(program, unit, touch));
             if pages.place(unit, wanted).is_none() {
                 let region = program.regions[region].name.clone();
                 let (bytes, machine) = (self.memory_bytes, self.machine.clone());
-                return Err(SimulatorError::OutOfMemory { region, at_ns: now_ns, bytes, machine });
+                return Err(SimulatorError::OutOfMemory { region, at_ns: touch.now_ns, bytes, machine });
             }
         }
         Ok(())
     }
 
-    /// Gives homes to all pages of a mix that have none: touched by the threads that are about to use them, page by page by one of them.
-    pub(crate) fn first_use(
-        &self,
-        program: &Program,
-        pages: &mut PageTable,
-        mix: usize,
-        touchers: &[(usize, f64)],
-        now_ns: f64,
-    ) -> Result<(), SimulatorError> {
-        program.mixes[mix].parts.iter().try_for_each(|p| self.touch(program, pages, p.slice, None, touchers, now_ns))
-    }
-
-    fn wanted(&self, program: &Program, unit: Unit, touchers: &[(usize, f64)]) -> usize {
+    fn wanted(&self, program: &Program, unit: Unit, touch: &Touch<'_>) -> usize {
         let region = &program.regions[unit.region];
+        let known = self.known_at[unit.region].get(unit.first as usize).and_then(|&at| self.known.get(at as usize));
+        let known = known.filter(|_| !touch.anew);
+        if let Some(&(_, Some(bound))) = known {
+            return bound;
+        }
         // Interleaving goes by page number, as the kernel's does within a mapping.
         let number = (region.first_page + unit.first) / unit.pages;
         match &self.allocations[region.process as usize] {
@@ -113,7 +137,9 @@ impl Placer {
                 }
                 chosen
             }
-            Allocation::FirstTouch => self.toucher(unit, touchers),
+            Allocation::FirstTouch => {
+                known.map_or_else(|| self.toucher(unit, touch.touchers), |known| (touch.node_of)(known.0))
+            }
         }
     }
 

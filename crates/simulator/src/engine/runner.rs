@@ -1,6 +1,7 @@
 //! Threads in simulated time: a discrete-event run over their timelines, with the latencies of one epoch. Events are met exactly; nothing is
 //! rounded to epochs.
 
+use crate::engine::place::Touch;
 use crate::engine::ways::Ways;
 use crate::error::SimulatorError;
 use crate::pages::PageTable;
@@ -337,9 +338,12 @@ impl Runners {
                             break;
                         }
                     }
-                    Action::Touch { slice, bound } => {
-                        let node = self.all[thread].node;
-                        around.placer.touch(around.program, around.pages, slice, bound, &[(node, 1.0)], self.now_ns)?;
+                    Action::Touch { slice, bound, anew } => {
+                        let touchers = [(self.all[thread].node, 1.0)];
+                        let node_of = |thread: u32| self.all[thread as usize].node;
+                        let (touchers, node_of) = (&touchers[..], &node_of);
+                        let touch = Touch { slice, bound, anew, touchers, node_of, now_ns: self.now_ns };
+                        around.placer.touch(around.program, around.pages, &touch)?;
                     }
                     Action::Arrive { event } => {
                         self.arrived[event as usize] += 1;
@@ -383,8 +387,13 @@ impl Runners {
         self.all[thread].status = Status::Working;
         let mix = around.program.behaviours[work.behaviour as usize].mix as usize;
         if work.accesses > 0.0 && !around.pages.is_present(&around.program.mixes[mix]) {
-            let fellows = self.fellows(thread, mix, around.program);
-            around.placer.first_use(around.program, around.pages, mix, &fellows, self.now_ns)?;
+            let touchers = self.fellows(thread, mix, around.program);
+            let node_of = |thread: u32| self.all[thread as usize].node;
+            for part in &around.program.mixes[mix].parts {
+                let (touchers, node_of, now_ns) = (&touchers[..], &node_of, self.now_ns);
+                let touch = Touch { slice: part.slice, bound: None, anew: false, touchers, node_of, now_ns };
+                around.placer.touch(around.program, around.pages, &touch)?;
+            }
         }
         self.refresh(thread, around);
         Ok(())

@@ -156,6 +156,16 @@ impl PageTable {
         Some(node)
     }
 
+    /// Takes a page its home, if it has one: it was freed.
+    pub(crate) fn release(&mut self, unit: Unit) {
+        if let Some(home) = self.home(unit.region, unit.first) {
+            self.collapse(unit);
+            self.remap(unit);
+            self.free[home] += unit.pages * PAGE_BYTES;
+            self.set_home(unit, ABSENT);
+        }
+    }
+
     /// Moves a page; the node it came from. Copies are given up.
     pub(crate) fn migrate(&mut self, unit: Unit, to: usize) -> Result<usize, Refusal> {
         let bytes = unit.pages * PAGE_BYTES;

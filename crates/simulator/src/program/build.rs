@@ -32,6 +32,7 @@ impl Builder {
             behaviours: Vec::new(),
             threads: Vec::new(),
             events: Vec::new(),
+            first_touches: Vec::new(),
             repeat: 0,
             body_ns: 0.0,
             counts_instructions: false,

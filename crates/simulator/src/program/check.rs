@@ -72,6 +72,15 @@ impl Program {
         if self.threads.is_empty() {
             return Err("it has no threads".into());
         }
+        let inside = |touch: &super::FirstTouch| {
+            let region = self.regions.get(touch.region as usize);
+            let end = touch.first.checked_add(touch.pages);
+            region.is_some_and(|region| end.is_some_and(|end| end <= region.pages))
+                && (touch.thread as usize) < self.threads.len()
+        };
+        if let Some(touch) = self.first_touches.iter().find(|touch| !inside(touch)) {
+            return Err(format!("first touch {touch:?} lies outside its region, or is by no thread"));
+        }
         if self.repeat > 0 && !(self.body_ns.is_finite() && self.body_ns >= 0.0) {
             return Err(format!("its repeated part lasts {} ns", self.body_ns));
         }

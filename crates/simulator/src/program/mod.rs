@@ -122,6 +122,8 @@ pub enum Action {
         slice: u32,
         /// Node number that the program itself asks for (`mbind`), over any policy.
         bound: Option<u16>,
+        /// Pages that have a home lose it first: they were freed, or are moved by the program.
+        anew: bool,
     },
     /// One more has arrived at an event.
     Arrive {
@@ -151,6 +153,21 @@ pub struct Step {
     pub from_ns: f64,
     /// Where it ended.
     pub to_ns: f64,
+}
+
+/// Who touches pages first, where that is known beforehand: whoever uses them first in a simulation, they go by this thread's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstTouch {
+    /// Region, as an index.
+    pub region: u32,
+    /// First page, counted from the region's.
+    pub first: u64,
+    /// Pages of 4 KiB.
+    pub pages: u64,
+    /// Thread, as an index.
+    pub thread: u32,
+    /// Node number that the program itself asks for, over any policy.
+    pub bound: Option<u16>,
 }
 
 /// What a thread does.
@@ -200,6 +217,8 @@ pub struct Program {
     pub threads: Vec<Thread>,
     /// Events.
     pub events: Vec<Event>,
+    /// First touches known beforehand. Of several for one page, the first in this order holds.
+    pub first_touches: Vec<FirstTouch>,
     /// How often the bodies are done.
     pub repeat: u32,
     /// Nanoseconds of the recording that one repetition covers.

@@ -208,7 +208,7 @@ impl Maker<'_> {
         }
         for (thread, slice) in steps {
             let slice = self.builder.slice(slice);
-            self.push(thread, true, Action::Touch { slice, bound: None }, 0.0);
+            self.push(thread, true, Action::Touch { slice, bound: None, anew: false }, 0.0);
         }
         Ok(())
     }

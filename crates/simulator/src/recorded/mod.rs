@@ -1,0 +1,282 @@
+//! Programs from recorded traces: samples become rates by page, recorded waits become dependences, counters say how much of the time was the threads' own work.
+//!
+//! `docs/simulator.md`, "Recorded programs", has the rules. The recording must have accesses (engine `instrument`).
+
+mod mixes;
+mod rates;
+mod sharing;
+mod shrink;
+mod space;
+mod syncs;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use numapilot_flows::{AccessRef, CountersAt, Trace};
+use numapilot_machine::Machine;
+use numapilot_trace::ids::ThreadIndex;
+use numapilot_trace::tables::{PlacementColumns, PlacementRow, SyncColumns, SyncRow, TraceReader};
+
+use crate::error::SimulatorError;
+use crate::program::{Action, Builder, FirstTouch, Origin, PAGE_BYTES, Program, Slice, Thread};
+use rates::{IdleTimes, Reading};
+use sharing::Sharing;
+use space::Space;
+use syncs::{Life, Order};
+use timeline::{Frame, Source};
+
+/// How often the part of a recording in which most threads work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Repeat {
+    /// Once, as recorded.
+    #[default]
+    Once,
+    /// So often.
+    Times(u32),
+    /// Until the whole, at recorded pace, lasts at least so many nanoseconds.
+    UntilNs(f64),
+}
+
+/// How a recording is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordedOptions {
+    /// How often its main part is done: recordings last about a second, and policies act every second.
+    pub repeat: Repeat,
+    /// Where the main part begins and ends, in nanoseconds of the recording; `None`: found by itself.
+    pub body_ns: Option<(f64, f64)>,
+    /// Samples of so many nanoseconds are taken together to tell where accesses go.
+    pub window_ns: f64,
+    /// One sample in so many is used, by a fixed draw; 1: all. For asking how much the number of samples matters.
+    pub thin: u32,
+}
+
+impl Default for RecordedOptions {
+    fn default() -> RecordedOptions {
+        RecordedOptions { repeat: Repeat::Once, body_ns: None, window_ns: 50e6, thin: 1 }
+    }
+}
+
+/// The program of a recording, and the machine on which it was recorded.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What it did.
+    pub program: Program,
+    /// Where.
+    pub machine: Machine,
+}
+
+/// Reads a trace (`NAME.numatrace`).
+///
+/// # Errors
+/// If it cannot be opened, or holds no accesses, counters or machine to go by.
+pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, SimulatorError> {
+    let fail = |why: String| SimulatorError::Trace { trace: folder.to_owned(), why };
+    if !(options.window_ns.is_finite() && options.window_ns > 0.0) || options.thin == 0 {
+        return Err(fail("window_ns and thin must be above 0".into()));
+    }
+    let trace = Trace::open(folder)?;
+    if trace.accesses().len() == 0 {
+        let why = "it holds no memory accesses, so nothing can be simulated; record with `--engine instrument`";
+        return Err(fail(why.into()));
+    }
+    let machine: Machine = serde_json::from_value(trace.meta().machine.clone()).map_err(|error| {
+        fail(format!("its machine cannot be read ({error}); open it with the version that wrote it"))
+    })?;
+    let reader = TraceReader::open(folder)?;
+    let syncs: Vec<SyncRow> = reader.read::<SyncColumns>()?.rows().collect();
+    let placements: Vec<PlacementRow> = reader.read::<PlacementColumns>()?.rows().collect();
+    let recording = Recording { trace: &trace, machine: &machine, syncs: &syncs, placements: &placements, options };
+    let program = recording.program(folder)?;
+    Ok(Recorded { program, machine })
+}
+
+struct Recording<'a> {
+    trace: &'a Trace,
+    machine: &'a Machine,
+    syncs: &'a [SyncRow],
+    placements: &'a [PlacementRow],
+    options: &'a RecordedOptions,
+}
+
+impl Recording<'_> {
+    fn program(&self, folder: &Path) -> Result<Program, SimulatorError> {
+        let name = folder.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        // The origin is completed below, when everything is known.
+        let mut builder = Builder::new(&name, Origin::Synthetic { file: String::new() });
+        for process in self.trace.processes() {
+            builder.process(process.exe.rsplit('/').next().unwrap_or(""));
+        }
+        let space = Space::new(self.trace, self.placements, &mut builder);
+        let windows = self.mixes(&space, &mut builder);
+        let lives = self.lives();
+        let orders = syncs::resolve(&lives, self.syncs, &mut builder);
+        let cpus: Vec<Option<u32>> = self.trace.threads().iter().map(|thread| thread.cpu.map(|cpu| cpu.0)).collect();
+        let sharing = Sharing::new(&cpus, &lives, &orders);
+        let end_ns = lives.iter().map(|life| life.end_ns).fold(0.0, f64::max);
+        let body = self.options.body_ns.or_else(|| timeline::busiest(&lives, &orders, end_ns));
+        let body = body.filter(|body| self.options.repeat != Repeat::Once && body.0 < body.1);
+        let (readings, memory_recorded) = self.readings(&lives, &orders, &sharing);
+        let touches = self.touches(&space, &mut builder);
+        let mut unplaced = 0.0;
+        let mut threads = Vec::new();
+        for (index, recorded) in self.trace.threads().iter().enumerate() {
+            let alone = |thread: usize, from: f64, to: f64| sharing.alone_ns(thread, from, to);
+            let frame = Frame { window_ns: self.options.window_ns, windows: &windows, body, alone_ns: &alone };
+            let touches = touches.get(&(index as u32)).map_or(&[][..], Vec::as_slice);
+            let (life, order, readings) = (lives[index], &orders[index], &readings[index]);
+            let source = Source { thread: index, life, order, readings, touches };
+            let (steps, without) = timeline::steps(&frame, &source, &mut builder);
+            unplaced += without;
+            let name = if recorded.name.is_empty() { format!("thread {index}") } else { recorded.name.to_string() };
+            threads.push(Thread {
+                name,
+                process: life.process,
+                cpu: recorded.cpu,
+                prologue: steps,
+                ..Thread::default()
+            });
+        }
+        if let Some(body) = body {
+            timeline::cut(&mut threads, body, &mut builder);
+        }
+        let first_touches = self.first_touches(&space);
+        let program = builder.program_mut();
+        program.first_touches = first_touches;
+        program.threads = threads;
+        if let Some((from, to)) = body {
+            program.body_ns = to - from;
+            program.repeat = self.repeats(end_ns, to - from);
+        }
+        program.origin = Origin::Recorded {
+            trace: folder.display().to_string(),
+            machine: self.machine.name().to_owned(),
+            recorded_ns: end_ns as u64,
+            repeated_from_ns: body.map(|body| body.0 as u64),
+            assumptions: self.assumptions(memory_recorded, unplaced),
+        };
+        builder.finish()
+    }
+
+    fn repeats(&self, end_ns: f64, body_ns: f64) -> u32 {
+        match self.options.repeat {
+            Repeat::Once => 0,
+            Repeat::Times(times) => times.max(1),
+            Repeat::UntilNs(until) => (((until - (end_ns - body_ns)) / body_ns).ceil()).clamp(1.0, 1e6) as u32,
+        }
+    }
+
+    fn assumptions(&self, memory_recorded: bool, unplaced: f64) -> Vec<String> {
+        let mut said = Vec::new();
+        if !memory_recorded {
+            let what =
+                "The trace does not tell how much program time its memory accesses took (it is older than format 1.1)";
+            said.push(format!("{what}: one outstanding access per thread was assumed, or more where its busy time leaves room for no less."));
+        }
+        let all = self.trace.threads().iter().filter_map(|thread| thread.counters.as_ref());
+        let all: u64 = all.map(|counters| counters.memory_accesses).sum();
+        if unplaced > 0.0 {
+            let percent = 100.0 * unplaced / (all as f64).max(1.0);
+            said.push(format!(
+                "{percent:.2} % of the memory accesses were of threads without any sample: they count as own work."
+            ));
+        }
+        if self.options.thin > 1 {
+            said.push(format!("One sample in {} was used.", self.options.thin));
+        }
+        if self.trace.losses().records_lost() {
+            said.push("The recording lost records, so accesses or waits are missing.".into());
+        }
+        said
+    }
+
+    fn lives(&self) -> Vec<Life> {
+        let end_ns = self.trace.end().0 as f64;
+        let life = |thread: &numapilot_flows::Thread| Life {
+            process: thread.process.0,
+            pid: self.trace.process(thread.process).map_or(0, |process| process.pid),
+            parent: thread.parent.map(|parent| parent.0),
+            start_ns: thread.start.0 as f64,
+            end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
+        };
+        self.trace.threads().iter().map(life).collect()
+    }
+
+    fn mixes(&self, space: &Space, builder: &mut Builder) -> Vec<mixes::WindowMixes> {
+        let label = |site: &numapilot_flows::Site| match (site.place(), site.name.is_empty()) {
+            (place, true) => format!("{} ({place})", site.kind.word()),
+            (place, false) if place.is_empty() => site.name.to_string(),
+            (place, false) => format!("{} ({place})", site.name),
+        };
+        let labels: Vec<u32> = self.trace.sites().iter().map(|site| builder.label(&label(site))).collect();
+        let unknown = builder.label("(no known object)");
+        let keep = |access: &AccessRef| {
+            crate::random::scramble(u64::from(access.row)).is_multiple_of(u64::from(self.options.thin))
+        };
+        mixes::mixes(self.trace, space, &labels, unknown, builder, self.options.window_ns, &keep)
+    }
+
+    fn readings(&self, lives: &[Life], orders: &[Order], sharing: &Sharing) -> (Vec<Vec<Reading>>, bool) {
+        let mut of_thread: BTreeMap<ThreadIndex, Vec<&CountersAt>> = BTreeMap::new();
+        for counters in self.trace.counters() {
+            of_thread.entry(counters.thread).or_default().push(counters);
+        }
+        let khz = f64::from(self.trace.meta().clock.khz.max(1));
+        let idle = IdleTimes { machine: self.machine, khz };
+        let mut all_recorded = true;
+        let readings = lives.iter().zip(orders).enumerate().map(|(index, (life, order))| {
+            let counters = of_thread.get(&ThreadIndex(index as u32)).map_or(&[][..], Vec::as_slice);
+            let alone = |from: f64, to: f64| sharing.alone_ns(index, from, to);
+            let (readings, recorded) = rates::readings(*life, &order.waits, counters, &idle, &alone);
+            all_recorded &= recorded;
+            readings
+        });
+        (readings.collect(), all_recorded)
+    }
+
+    fn process_of(&self, thread: u32) -> u32 {
+        self.trace.thread(ThreadIndex(thread)).map_or(0, |thread| thread.process.0)
+    }
+
+    /// Who touched each page first, or where the program bound it.
+    fn first_touches(&self, space: &Space) -> Vec<FirstTouch> {
+        let mut touches = Vec::new();
+        for row in self.placements.iter().filter(|row| &*row.cause != "moved") {
+            let bound = (&*row.cause == "policy").then_some(row.node);
+            for slice in self.slices(space, row) {
+                let Slice { region, first, pages, .. } = slice;
+                touches.push(FirstTouch { region, first, pages, thread: row.thread, bound });
+            }
+        }
+        touches
+    }
+
+    fn slices(&self, space: &Space, row: &PlacementRow) -> Vec<Slice> {
+        let first = row.address / PAGE_BYTES;
+        space.slices(self.process_of(row.thread), first, first + u64::from(row.pages), 0)
+    }
+
+    /// Pages that got a home once more: freed and touched again, or moved by the program.
+    fn touches(&self, space: &Space, builder: &mut Builder) -> BTreeMap<u32, Vec<(f64, Action)>> {
+        let mut seen: BTreeMap<(u32, u64), ()> = BTreeMap::new();
+        let mut touches: BTreeMap<u32, Vec<(f64, Action)>> = BTreeMap::new();
+        for row in self.placements {
+            let process = self.process_of(row.thread);
+            let first = row.address / PAGE_BYTES;
+            let mut again = &*row.cause == "moved";
+            for page in first..first + u64::from(row.pages) {
+                again |= seen.insert((process, page), ()).is_some();
+            }
+            if !again {
+                continue;
+            }
+            let bound = (&*row.cause != "first_touch").then_some(row.node);
+            for slice in self.slices(space, row) {
+                let slice = builder.slice(slice);
+                let action = Action::Touch { slice, bound, anew: true };
+                touches.entry(row.thread).or_default().push((row.time_ns as f64, action));
+            }
+        }
+        touches
+    }
+}

@@ -1,0 +1,98 @@
+//! How a thread's busy time divides into its own work and waiting for memory, from its counters.
+
+use numapilot_flows::CountersAt;
+use numapilot_machine::{Machine, NodeId};
+
+use super::syncs::{Life, Wait};
+
+/// A thread between two readings of its counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Reading {
+    pub(super) from_ns: f64,
+    pub(super) to_ns: f64,
+    /// Nanoseconds of a CPU of its own that it needed: those in no recorded wait, less what it shared.
+    pub(super) busy_ns: f64,
+    /// Memory accesses.
+    pub(super) accesses: f64,
+    /// Instrumented accesses: what stands for progress.
+    pub(super) progress: f64,
+    /// Of `busy_ns`, waiting for memory.
+    pub(super) memory_ns: f64,
+    /// Memory accesses outstanding while it waited for memory.
+    pub(super) outstanding: f64,
+}
+
+/// What the memory of the recording's machine takes, idle, and its clock.
+pub(super) struct IdleTimes<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) khz: f64,
+}
+
+/// The readings of one thread. `counters` are its own, in order of time. Also whether the program time of memory accesses was recorded.
+pub(super) fn readings(
+    life: Life,
+    waits: &[Wait],
+    counters: &[&CountersAt],
+    idle: &IdleTimes<'_>,
+    alone_ns: &dyn Fn(f64, f64) -> f64,
+) -> (Vec<Reading>, bool) {
+    let mut readings: Vec<Reading> = Vec::new();
+    let mut recorded = true;
+    let mut from_ns = life.start_ns;
+    let zero = CountersAt::default();
+    let mut before = &zero;
+    for &at in counters {
+        let to_ns = (at.time.0 as f64).clamp(from_ns, life.end_ns);
+        let busy_ns = busy(waits, from_ns, to_ns, alone_ns);
+        let (new, old) = (&at.totals, &before.totals);
+        let accesses = new.memory_accesses.saturating_sub(old.memory_accesses) as f64;
+        let by_home = |home: usize| {
+            let old = old.by_home.get(home).copied().unwrap_or(0);
+            new.by_home.get(home).copied().unwrap_or(0).saturating_sub(old) as f64
+        };
+        let idle_ns: f64 = (0..new.by_home.len()).map(|home| by_home(home) * idle.latency_ns(at.node, home)).sum();
+        let cycles = new.memory_cycles.map(|cycles| cycles.saturating_sub(old.memory_cycles.unwrap_or(0)));
+        recorded &= cycles.is_some();
+        let charged_ns = cycles.map_or(idle_ns, |cycles| cycles as f64 * 1e6 / idle.khz);
+        if busy_ns <= 0.0 && accesses > 0.0 && at.time.0 as f64 <= from_ns {
+            // Two readings at one moment: the later one says it all.
+            continue;
+        }
+        let memory_ns = charged_ns.min(busy_ns);
+        readings.push(Reading {
+            from_ns,
+            to_ns,
+            busy_ns,
+            accesses,
+            progress: new.accesses.saturating_sub(old.accesses) as f64,
+            memory_ns,
+            outstanding: if memory_ns > 0.0 && idle_ns > 0.0 { idle_ns / memory_ns } else { 1.0 },
+        });
+        (from_ns, before) = (to_ns, at);
+    }
+    if from_ns < life.end_ns {
+        let busy_ns = busy(waits, from_ns, life.end_ns, alone_ns);
+        readings.push(Reading { from_ns, to_ns: life.end_ns, busy_ns, outstanding: 1.0, ..Reading::default() });
+    }
+    (readings, recorded)
+}
+
+impl IdleTimes<'_> {
+    fn latency_ns(&self, node: Option<NodeId>, home: usize) -> f64 {
+        let from = node.unwrap_or_default();
+        self.machine.idle_latency_or_guess_ns(from, NodeId(home as u16))
+    }
+}
+
+/// Nanoseconds of work between two moments, each stretch without waits measured by `alone_ns`.
+fn busy(waits: &[Wait], from_ns: f64, to_ns: f64, alone_ns: &dyn Fn(f64, f64) -> f64) -> f64 {
+    let first = waits.partition_point(|wait| wait.ended_ns <= from_ns);
+    let (mut at, mut sum) = (from_ns, 0.0);
+    for wait in waits[first..].iter().take_while(|wait| wait.began_ns < to_ns) {
+        if wait.began_ns > at {
+            sum += alone_ns(at, wait.began_ns);
+        }
+        at = wait.ended_ns.min(to_ns);
+    }
+    if to_ns > at { sum + alone_ns(at, to_ns) } else { sum }
+}

@@ -1,0 +1,62 @@
+//! The address spaces of a recording: runs of pages that were touched become regions; objects become slices.
+
+use std::collections::BTreeMap;
+
+use numapilot_flows::Trace;
+use numapilot_placement::PageSize;
+use numapilot_trace::tables::PlacementRow;
+
+use crate::program::{Builder, PAGE_BYTES, Region, Slice};
+
+/// All regions, to be found by process and page.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// By (process, first page): region and pages.
+    regions: BTreeMap<(u32, u64), (u32, u64)>,
+}
+
+impl Space {
+    /// Regions of all pages that were given a home or sampled. Homes are recorded for pages of 4 KiB, so all are small.
+    pub(super) fn new(trace: &Trace, placements: &[PlacementRow], builder: &mut Builder) -> Space {
+        let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
+        let mut runs: Vec<(u32, u64, u64)> = Vec::new();
+        for row in placements {
+            let first = row.address / PAGE_BYTES;
+            runs.push((process_of(row.thread), first, first + u64::from(row.pages)));
+        }
+        for access in trace.accesses() {
+            let page = access.address.0 / PAGE_BYTES;
+            runs.push((process_of(access.thread.0), page, page + 1));
+        }
+        runs.sort_unstable();
+        let mut joined: Vec<(u32, u64, u64)> = Vec::new();
+        for run in runs {
+            match joined.last_mut() {
+                Some(last) if last.0 == run.0 && run.1 <= last.2 => last.2 = last.2.max(run.2),
+                _ => joined.push(run),
+            }
+        }
+        let mut space = Space::default();
+        for (process, first, end) in joined {
+            let name = format!("pages {first:#x} to {end:#x}");
+            let pages = end - first;
+            let region = Region { name, process, first_page: first, pages, page_size: PageSize::Small };
+            space.regions.insert((process, first), (builder.region(region), pages));
+        }
+        space
+    }
+
+    /// Slices for the pages `first..end` of a process: one for each region that they reach into.
+    pub(super) fn slices(&self, process: u32, first: u64, end: u64, label: u32) -> Vec<Slice> {
+        let before = self.regions.range(..=(process, first)).next_back().map(|(key, _)| *key);
+        let start = before.filter(|key| key.0 == process).unwrap_or((process, first));
+        let mut slices = Vec::new();
+        for (&(_, region_first), &(region, pages)) in self.regions.range(start..(process, end)) {
+            let (from, to) = (first.max(region_first), end.min(region_first + pages));
+            if from < to {
+                slices.push(Slice { region, first: from - region_first, pages: to - from, label });
+            }
+        }
+        slices
+    }
+}

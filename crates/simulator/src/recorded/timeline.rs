@@ -1,0 +1,216 @@
+//! From a thread's readings, waits and marks to its steps; and the cut into what is done once and what is repeated.
+
+use std::collections::BTreeMap;
+
+use super::mixes::WindowMixes;
+use super::rates::Reading;
+use super::syncs::{Life, Order};
+use crate::program::{Action, Builder, Step, Thread, Work};
+
+/// Overlap is rounded to this, so that alike stretches share a behaviour.
+const OUTSTANDING_STEP: f64 = 0.05;
+
+/// What is common to all threads of a recording.
+pub(super) struct Frame<'a> {
+    pub(super) window_ns: f64,
+    pub(super) windows: &'a [WindowMixes],
+    /// Where the repeated part begins and ends; steps are cut there.
+    pub(super) body: Option<(f64, f64)>,
+    pub(super) alone_ns: &'a dyn Fn(usize, f64, f64) -> f64,
+}
+
+/// One thread's data.
+pub(super) struct Source<'a> {
+    pub(super) thread: usize,
+    pub(super) life: Life,
+    pub(super) order: &'a Order,
+    pub(super) readings: &'a [Reading],
+    /// Pages touched anew, and when.
+    pub(super) touches: &'a [(f64, Action)],
+}
+
+struct Writer<'a> {
+    frame: &'a Frame<'a>,
+    source: &'a Source<'a>,
+    builder: &'a mut Builder,
+    steps: Vec<Step>,
+    next_touch: usize,
+    /// Accesses of which no sample tells where they went: taken for own work.
+    unplaced: f64,
+}
+
+/// The steps of a thread, in order, and how many of its accesses no sample could place.
+pub(super) fn steps(frame: &Frame<'_>, source: &Source<'_>, builder: &mut Builder) -> (Vec<Step>, f64) {
+    let mut writer = Writer { frame, source, builder, steps: Vec::new(), next_touch: 0, unplaced: 0.0 };
+    writer.write();
+    (writer.steps, writer.unplaced)
+}
+
+impl Writer<'_> {
+    fn write(&mut self) {
+        let order = self.source.order;
+        let (mut at, mut wait, mut mark) = (self.source.life.start_ns, 0, 0);
+        loop {
+            let next_wait = order.waits.get(wait);
+            let next_mark = order.marks.get(mark);
+            match (next_wait, next_mark) {
+                // A mark within a wait is before it; one at its end is after it.
+                (Some(w), Some(m)) if m.0 < w.ended_ns => {
+                    at = self.instant(at, m.0.min(w.began_ns), m.1);
+                    mark += 1;
+                }
+                (Some(w), _) => {
+                    self.busy(at, w.began_ns);
+                    self.steps.push(Step { action: w.action, from_ns: w.began_ns, to_ns: w.ended_ns });
+                    at = w.ended_ns;
+                    wait += 1;
+                }
+                (None, Some(m)) => {
+                    at = self.instant(at, m.0, m.1);
+                    mark += 1;
+                }
+                (None, None) => break,
+            }
+        }
+        self.busy(at, self.source.life.end_ns);
+    }
+
+    /// Works up to a moment, and then does what takes no time. Where the thread is afterwards.
+    fn instant(&mut self, at: f64, moment: f64, action: Action) -> f64 {
+        let moment = moment.clamp(at, self.source.life.end_ns.max(at));
+        self.busy(at, moment);
+        self.steps.push(Step { action, from_ns: moment, to_ns: moment });
+        moment
+    }
+
+    /// Work between two moments, cut where counters were read, windows end, and the repeated part begins and ends.
+    fn busy(&mut self, from_ns: f64, to_ns: f64) {
+        let mut at = from_ns;
+        while at < to_ns {
+            let window = (at / self.frame.window_ns).floor();
+            let mut end = ((window + 1.0) * self.frame.window_ns).min(to_ns);
+            let readings = self.source.readings;
+            let reading = readings.partition_point(|reading| reading.to_ns <= at).min(readings.len().saturating_sub(1));
+            if let Some(reading) = readings.get(reading).filter(|reading| reading.to_ns > at) {
+                end = end.min(reading.to_ns);
+            }
+            if let Some((first, last)) = self.frame.body {
+                end = [first, last].into_iter().filter(|&cut| cut > at).fold(end, f64::min);
+            }
+            if end <= at {
+                // Rounding: the next window begins here.
+                end = to_ns.min(at + 1.0);
+            }
+            self.touch(end);
+            self.work(at, end, window as usize, readings.get(reading).copied().unwrap_or_default());
+            at = end;
+        }
+    }
+
+    /// Pages touched anew before `until_ns` are touched now.
+    fn touch(&mut self, until_ns: f64) {
+        while let Some(&(at, action)) = self.source.touches.get(self.next_touch).filter(|touch| touch.0 < until_ns) {
+            let place = self.steps.last().map_or(at, |step| step.to_ns);
+            self.steps.push(Step { action, from_ns: place, to_ns: place });
+            self.next_touch += 1;
+        }
+    }
+
+    fn work(&mut self, from_ns: f64, to_ns: f64, window: usize, reading: Reading) {
+        let alone = (self.frame.alone_ns)(self.source.thread, from_ns, to_ns);
+        let share = if reading.busy_ns > 0.0 { alone / reading.busy_ns } else { 0.0 };
+        let mut accesses = share * reading.accesses;
+        let mut own_ns = if reading.busy_ns > 0.0 { alone - share * reading.memory_ns } else { alone };
+        let mix = if accesses > 0.0 { self.mix(window) } else { None };
+        if mix.is_none() {
+            self.unplaced += accesses;
+            (accesses, own_ns) = (0.0, alone);
+        }
+        let outstanding = ((reading.outstanding / OUTSTANDING_STEP).round() * OUTSTANDING_STEP).max(OUTSTANDING_STEP);
+        let mix = mix.unwrap_or_else(|| self.builder.mix(&[]));
+        let behaviour = self.builder.behaviour(mix, outstanding);
+        let work = Work { behaviour, own_ns: own_ns.max(0.0), accesses, instructions: share * reading.progress };
+        self.steps.push(Step { action: Action::Work(work), from_ns, to_ns });
+    }
+
+    /// The thread's mix in a window, or in the nearest window that has one (the earlier of two).
+    fn mix(&self, window: usize) -> Option<u32> {
+        let thread = self.source.thread as u32;
+        let windows = self.frame.windows;
+        let of = |window: usize| windows.get(window).and_then(|mixes| mixes.get(&thread)).copied();
+        (0..windows.len().max(window + 1))
+            .find_map(|away| window.checked_sub(away).and_then(of).or_else(|| of(window + away)))
+    }
+}
+
+/// Which part a step belongs to: 0 before, 1 in, 2 after the repeated part. Work goes by its beginning, waits by their end.
+fn part(step: &Step, body: (f64, f64)) -> usize {
+    let at = match step.action {
+        Action::Await { .. } | Action::Follow | Action::Sleep { .. } => step.to_ns,
+        _ => step.from_ns,
+    };
+    usize::from(at >= body.0) + usize::from(at >= body.1)
+}
+
+/// Cuts the steps of all threads at the borders of the repeated part. An event that threads arrive at on one side and wait for on the other is
+/// dropped: threads meet at the seams instead, and such a wait follows its fellows.
+pub(super) fn cut(threads: &mut [Thread], body: (f64, f64), builder: &mut Builder) {
+    let mut parts_of: BTreeMap<u32, [bool; 3]> = BTreeMap::new();
+    for step in threads.iter().flat_map(|thread| &thread.prologue) {
+        if let Action::Arrive { event } | Action::Await { event } = step.action {
+            parts_of.entry(event).or_default()[part(step, body)] = true;
+        }
+    }
+    let straddles =
+        |event: u32| parts_of.get(&event).is_some_and(|parts| parts.iter().filter(|&&used| used).count() > 1);
+    for thread in threads.iter_mut() {
+        for mut step in std::mem::take(&mut thread.prologue) {
+            match step.action {
+                Action::Arrive { event } if straddles(event) => continue,
+                Action::Await { event } if straddles(event) => step.action = Action::Follow,
+                _ => {}
+            }
+            let steps = [&mut thread.prologue, &mut thread.body, &mut thread.epilogue];
+            steps.into_iter().nth(part(&step, body)).into_iter().for_each(|steps| steps.push(step));
+        }
+    }
+    let meeting: Vec<usize> = (0..threads.len()).filter(|&thread| !threads[thread].body.is_empty()).collect();
+    let seam = builder.event(meeting.len() as u32);
+    for thread in meeting {
+        let last = threads[thread].body.last().map_or(body.1, |step| step.to_ns);
+        threads[thread].body.push(Step { action: Action::Arrive { event: seam }, from_ns: last, to_ns: last });
+        threads[thread].body.push(Step {
+            action: Action::Await { event: seam },
+            from_ns: last,
+            to_ns: body.1.max(last),
+        });
+    }
+}
+
+/// The stretch in which most threads work: from the first to the last millisecond in which at least half as many work as ever do at once.
+pub(super) fn busiest(lives: &[Life], orders: &[Order], end_ns: f64) -> Option<(f64, f64)> {
+    const BIN_NS: f64 = 1e6;
+    let bins = (end_ns / BIN_NS).ceil() as usize;
+    let mut working = vec![0.0; bins];
+    let mut add = |from_ns: f64, to_ns: f64| {
+        let mut at = from_ns;
+        while at < to_ns {
+            let bin = ((at / BIN_NS) as usize).min(bins - 1);
+            let end = ((bin as f64 + 1.0) * BIN_NS).min(to_ns).max(at + 1.0);
+            working[bin] += (end.min(to_ns) - at) / BIN_NS;
+            at = end;
+        }
+    };
+    for (life, order) in lives.iter().zip(orders) {
+        let mut at = life.start_ns;
+        for wait in &order.waits {
+            add(at, wait.began_ns);
+            at = wait.ended_ns;
+        }
+        add(at, life.end_ns);
+    }
+    let most = working.iter().copied().fold(0.0, f64::max);
+    let first = working.iter().position(|&count| count >= most / 2.0)?;
+    let last = working.iter().rposition(|&count| count >= most / 2.0)?;
+    Some((first as f64 * BIN_NS, ((last + 1) as f64 * BIN_NS).min(end_ns)))
+}
