@@ -202,13 +202,27 @@ impl Runners {
         next
     }
 
-    /// Nanoseconds until the working threads of the process have, on average, come to where a following thread waits.
+    /// Nanoseconds until the working threads of the process (of the program, where none of the process works) have, on average, come to where a
+    /// following thread waits.
     fn until_caught_up(&self, thread: usize, program: &Program) -> f64 {
-        let process = program.threads[thread].process;
         let target = self.position_of_end(thread, program);
+        let process = program.threads[thread].process;
+        let fellows = self.mean_pace(program, |other| program.threads[other].process == process);
+        let Some((position, rate)) = fellows.or_else(|| self.mean_pace(program, |_| true)) else {
+            return f64::INFINITY;
+        };
+        match position >= target {
+            true => 0.0,
+            false if rate > 0.0 => (target - position) / rate,
+            false => f64::INFINITY,
+        }
+    }
+
+    /// Mean position of the working threads among `those`, and how fast it grows; `None` if none works.
+    fn mean_pace(&self, program: &Program, those: impl Fn(usize) -> bool) -> Option<(f64, f64)> {
         let (mut count, mut position, mut rate) = (0.0, 0.0, 0.0);
         for (other, runner) in self.all.iter().enumerate() {
-            if runner.status != Status::Working || program.threads[other].process != process {
+            if runner.status != Status::Working || !those(other) {
                 continue;
             }
             let step = self.step(other, program);
@@ -219,11 +233,7 @@ impl Runners {
                 rate += span / runner.duration_ns * self.speed(runner);
             }
         }
-        match count > 0.0 {
-            true if position / count >= target => 0.0,
-            true if rate > 0.0 => (target * count - position) / rate,
-            _ => f64::INFINITY,
-        }
+        (count > 0.0).then(|| (position / count, rate / count))
     }
 
     fn base_ns(&self, runner: &Runner, program: &Program) -> f64 {
