@@ -102,6 +102,8 @@ export class Model {
     readonly functions: Fn[] = [];
     /** Per code: frames from outermost to innermost. */
     readonly codes: Frame[][] = [];
+    /** Per code: its functions, each once. */
+    readonly codeFns: Int32Array[] = [];
     /** Per key of an object: 0 instance, 1 rest of a site, 2 others, 3 unknown. */
     readonly keyKind: Int32Array;
     readonly keySite: Int32Array;
@@ -168,6 +170,7 @@ export class Model {
         for (let stack = 0; stack + 1 < from.length; stack++) this.stacks.push(all.subarray(from[stack], from[stack + 1]));
         const [location, stack] = [columns.ints("code_location"), columns.ints("code_stack")];
         for (let code = 0; code < location.length; code++) this.codes.push(this.codeFrames(location[code], stack[code]));
+        for (const frames of this.codes) this.codeFns.push(Int32Array.from(new Set(frames.map((frame) => frame.fn))));
     }
 
     private fn(name: string, module: string, file: string): number {

@@ -85,7 +85,7 @@ export class Selection {
         else if (instance >= 0) unlike(rows.site, this.model.instances.site[instance], OBJECT);
         else if (filter.site >= 0) unlike(rows.site, filter.site, OBJECT);
         if (filter.fn >= 0) {
-            const has = this.model.codes.map((frames) => frames.some((frame) => frame.fn === filter.fn));
+            const has = this.model.codeFns.map((fns) => fns.includes(filter.fn));
             for (let i = 0; i < rows.count; i++) if (!has[rows.code[i]]) fails[i] |= CODE;
         }
         if (filter.only === "remote") unlike(rows.reach, REMOTE, ONLY);

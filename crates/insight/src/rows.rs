@@ -143,8 +143,9 @@ fn most<K: Ord + Copy>(sums: &HashMap<K, f64>) -> Option<K> {
 }
 
 impl Analysis<'_> {
-    fn site_of(&self, access: &AccessRef) -> Option<SiteId> {
-        access.object.and_then(|object| self.trace.object(object)).map(|object| object.site)
+    /// Sites by object, dense: whole objects would come from memory for every access.
+    fn sites_of_objects(&self) -> Vec<SiteId> {
+        self.trace.objects().iter().map(|object| object.site).collect()
     }
 
     /// One row per site, most accesses first; instances of one site together. The last key may be [`RowKey::Unknown`].
@@ -233,11 +234,12 @@ impl Analysis<'_> {
     /// One row per thread, in order of creation; threads without samples included.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadRow> {
+        let sites = self.sites_of_objects();
         let mut sums: Vec<Sums> = vec![Sums::default(); self.trace.threads().len()];
         let mut all = Tally::default();
         for access in self.accesses() {
             all.add(access);
-            let site = self.site_of(&access);
+            let site = access.object.and_then(|object| sites.get(object.0 as usize)).copied();
             if let Some(thread) = sums.get_mut(access.thread.0 as usize) {
                 thread.add(self, &access, site);
             }
@@ -283,6 +285,7 @@ impl Analysis<'_> {
     /// One row per function that accesses memory itself, most accesses first.
     #[must_use]
     pub fn functions(&self) -> Vec<FunctionRow> {
+        let sites = self.sites_of_objects();
         let mut keys: HashMap<FunctionKey, usize> = HashMap::new();
         let mut groups: Vec<Sums> = Vec::new();
         let mut of_location: Vec<Option<usize>> = vec![None; self.trace.locations().len()];
@@ -301,7 +304,7 @@ impl Analysis<'_> {
             if let Some(cached) = of_location.get_mut(access.location.0 as usize) {
                 *cached = Some(group);
             }
-            let site = self.site_of(&access);
+            let site = access.object.and_then(|object| sites.get(object.0 as usize)).copied();
             groups[group].add(self, &access, site);
             let line = location.frames.first().map_or(0, |frame| frame.line);
             *groups[group].lines.entry(line).or_default() += f64::from(access.weight);
@@ -335,11 +338,12 @@ impl Analysis<'_> {
     /// One row per call stack, most accesses first.
     #[must_use]
     pub fn stacks(&self) -> Vec<StackRow> {
+        let sites = self.sites_of_objects();
         let mut groups: HashMap<StackId, Sums> = HashMap::new();
         let mut all = Tally::default();
         for access in self.accesses() {
             all.add(access);
-            let site = self.site_of(&access);
+            let site = access.object.and_then(|object| sites.get(object.0 as usize)).copied();
             groups.entry(access.stack).or_default().add(self, &access, site);
         }
         let total = self.counted_total();

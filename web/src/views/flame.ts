@@ -21,7 +21,8 @@ interface Block {
     place: string;
     value: number;
     remote: number;
-    children: Map<string, Block>;
+    /** By function; sites below zero. */
+    children: Map<number, Block>;
 }
 
 const block = (name: string, fn: number, site: number, place: string): Block => ({ name, fn, site, place, value: 0, remote: 0, children: new Map() });
@@ -67,7 +68,7 @@ export function flame(context: Context): View {
         stage,
         table,
     );
-    let zoom: string[] = [];
+    let zoom: number[] = [];
     let seen = "";
     const render = (selection: Selection): void => {
         const byBirth = store.option("flame.by", "code") === "birth";
@@ -77,7 +78,7 @@ export function flame(context: Context): View {
         const root = tree(context, selection, byBirth, onlyRemote);
         const path = descend(root, zoom);
         if (path.length - 1 !== zoom.length) zoom = zoom.slice(0, path.length - 1);
-        const zoomTo = (to: string[]): void => {
+        const zoomTo = (to: number[]): void => {
             zoom = to;
             render(selection);
         };
@@ -125,25 +126,26 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
             at = next;
         };
         visit(root);
-        for (const frame of list) visit(child(at, model.functions[frame.fn].name, frame.fn, -1, model.framePlace(frame)));
+        for (const frame of list) visit(child(at, frame.fn, () => block(model.functions[frame.fn].name, frame.fn, -1, model.framePlace(frame))));
         if (byBirth) {
             const site = model.keySite[group];
             const name = site >= 0 ? model.sites[site].name : model.keyKind[group] === 2 ? "other objects" : "(no known object)";
-            visit(child(at, name, -1, site, site >= 0 ? model.sites[site].kind : ""));
-        } else if (list.length === 0) visit(child(at, model.isCells ? "other code" : "(unknown)", -1, -1, ""));
+            const key = site >= 0 ? -3 - site : -model.keyKind[group] / 4;
+            visit(child(at, key, () => block(name, -1, site, site >= 0 ? model.sites[site].kind : "")));
+        } else if (list.length === 0) visit(child(at, -1, () => block(model.isCells ? "other code" : "(unknown)", -1, -1, "")));
     }
     return root;
 }
 
-function child(of: Block, name: string, fn: number, site: number, place: string): Block {
-    const key = site >= 0 ? `site ${site}` : `${fn} ${name}`;
+/** The block below with this key; made where there is none yet. */
+function child(of: Block, key: number, make: () => Block): Block {
     let next = of.children.get(key);
-    if (!next) of.children.set(key, (next = block(name, fn, site, place)));
+    if (!next) of.children.set(key, (next = make()));
     return next;
 }
 
 /** The blocks along the zoom, as far as they are there. */
-function descend(root: Block, zoom: readonly string[]): Block[] {
+function descend(root: Block, zoom: readonly number[]): Block[] {
     const path = [root];
     for (const key of zoom) {
         const next = path[path.length - 1].children.get(key);
@@ -157,8 +159,8 @@ function drawTrail(
     { model, store }: Context,
     trail: HTMLElement,
     path: readonly Block[],
-    zoom: readonly string[],
-    zoomTo: (to: string[]) => void,
+    zoom: readonly number[],
+    zoomTo: (to: number[]) => void,
 ): void {
     const steps = path.slice(1);
     const last = path[path.length - 1];
@@ -192,11 +194,11 @@ function drawTrail(
     );
 }
 
-function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly string[], zoomTo: (to: string[]) => void, onlyRemote: boolean): void {
+function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[], zoomTo: (to: number[]) => void, onlyRemote: boolean): void {
     const root = path[path.length - 1];
     const blocks: HTMLElement[] = [];
     let deepest = 0;
-    const place = (at: Block, keys: readonly string[], depth: number, left: number, width: number): void => {
+    const place = (at: Block, keys: readonly number[], depth: number, left: number, width: number): void => {
         deepest = Math.max(deepest, depth);
         const share = root.value > 0 ? at.value / root.value : 0;
         const far = at.value > 0 ? at.remote / at.value : 0;

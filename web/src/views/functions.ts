@@ -119,7 +119,7 @@ function lines({ model, store }: Context, selection: Selection): Line[] {
     model.codes.forEach((frames, code) => {
         const weight = byCode.weight[code];
         if (weight <= 0) return;
-        for (const fn of new Set(frames.map((frame) => frame.fn))) under[fn] += weight;
+        for (const fn of model.codeFns[code]) under[fn] += weight;
         const leaf = frames[frames.length - 1];
         if (leaf && weight > heaviest[leaf.fn]) [heaviest[leaf.fn], lineOf[leaf.fn]] = [weight, leaf.line];
     });

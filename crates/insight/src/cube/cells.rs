@@ -89,29 +89,33 @@ impl<'a> Fold<'a> {
             bin: bin as u32,
             from,
             home,
-            flags: self.alone.flags(self.analysis, access),
+            flags: self.alone.flags(access),
         }
     }
 
     fn object(&mut self, access: &AccessRef, weight: f64) -> u32 {
-        let object = access.object.and_then(|id| self.analysis.trace.object(id));
-        let Some(object) = object else { return self.objects.number(ObjectKey::Unknown) };
-        let index = object.id.0 as usize;
-        let is_kept = self.ranks.instances[index] < self.level.instances;
+        let Some(id) = access.object.filter(|id| (id.0 as usize) < self.of_instance.len()) else {
+            return self.objects.number(ObjectKey::Unknown);
+        };
+        let is_kept = self.ranks.instances[id.0 as usize] < self.level.instances;
         if !is_kept {
             self.folded.objects += weight;
         }
-        if self.of_instance[index] == NONE {
-            let site_rank = self.ranks.sites.get(object.site.0 as usize).copied().unwrap_or(u32::MAX);
-            self.of_instance[index] = self.objects.number(if is_kept {
-                ObjectKey::Instance(object.id)
-            } else if site_rank < self.level.sites {
-                ObjectKey::RestOfSite(object.site)
-            } else {
-                ObjectKey::Others
-            });
+        let known = self.of_instance[id.0 as usize];
+        if known != NONE {
+            return known;
         }
-        self.of_instance[index]
+        let site = self.analysis.trace.object(id).map(|object| object.site).unwrap_or_default();
+        let site_rank = self.ranks.sites.get(site.0 as usize).copied().unwrap_or(u32::MAX);
+        let number = self.objects.number(if is_kept {
+            ObjectKey::Instance(id)
+        } else if site_rank < self.level.sites {
+            ObjectKey::RestOfSite(site)
+        } else {
+            ObjectKey::Others
+        });
+        self.of_instance[id.0 as usize] = number;
+        number
     }
 
     fn code(&mut self, access: &AccessRef, weight: f64) -> u32 {
@@ -198,14 +202,24 @@ pub(super) fn fitting(analysis: &Analysis<'_>, ranks: &Ranks, budget: usize) -> 
     (*last, cells)
 }
 
-/// Cells at one level; `None` as soon as they are too many: rows come in order of time, so that happens early.
+/// Cells at one level; `None` as soon as they are, or look like becoming, too many. Rows come in order of time, so that cells grow with them: a level
+/// that has twice its part of the budget at a 32nd (a 16th, and so on) of the rows is not worth finishing.
 fn at_level(analysis: &Analysis<'_>, ranks: &Ranks, level: Level, budget: usize) -> Option<Cells> {
     let bin_ns = level.bin_ns(analysis);
     let mut fold = Fold::new(analysis, level, ranks, bin_ns);
     let mut sums: HashMap<Key, Tally> = HashMap::new();
-    for access in analysis.accesses() {
+    let all = ranks.samples.max(1);
+    let mut next_look = all / 32;
+    for (row, access) in (0u64..).zip(analysis.accesses()) {
         let key = fold.key(&access);
         sums.entry(key).or_default().add(access);
+        if row == next_look {
+            let expected = sums.len() as f64 * all as f64 / row.max(1) as f64;
+            if row > 0 && expected > 2.0 * budget as f64 {
+                return None;
+            }
+            next_look *= 2;
+        }
         if sums.len() > budget {
             return None;
         }

@@ -188,30 +188,35 @@ impl Analysis<'_> {
     }
 }
 
-/// Who was seen at each instance so far: tells whether an access comes before anybody else's.
-struct Alone(Vec<bool>);
+/// Who was seen at each instance so far: tells whether an access comes before anybody else's. Dense, because every access asks.
+struct Alone {
+    /// Allocating thread by object, or [`NONE`].
+    owners: Vec<u32>,
+    alone: Vec<bool>,
+}
 
 impl Alone {
     fn new(analysis: &Analysis<'_>) -> Alone {
-        Alone(vec![true; analysis.trace.objects().len()])
+        let objects = analysis.trace.objects();
+        let owners = objects.iter().map(|object| object.thread.map_or(NONE, |thread| thread.0)).collect();
+        Alone { owners, alone: vec![true; objects.len()] }
     }
 
     /// The access's flags; accesses must come in order of time.
     #[inline]
-    fn flags(&mut self, analysis: &Analysis<'_>, access: &AccessRef) -> u8 {
+    fn flags(&mut self, access: &AccessRef) -> u8 {
         let mut flags = if access.is_write { FLAG_WRITE } else { 0 };
-        let Some(object) = access.object.and_then(|id| analysis.trace.object(id)) else { return flags };
-        let alone = &mut self.0[object.id.0 as usize];
-        match object.thread {
-            Some(thread) if thread == access.thread => {
-                flags |= FLAG_HAS_ALLOCATOR | FLAG_BY_ALLOCATOR;
-                flags |= if *alone { FLAG_BEFORE_OTHERS } else { 0 };
-            }
-            Some(_) => {
-                flags |= FLAG_HAS_ALLOCATOR;
-                *alone = false;
-            }
-            None => *alone = false,
+        let Some(index) = access.object.map(|id| id.0 as usize).filter(|&index| index < self.owners.len()) else {
+            return flags;
+        };
+        let owner = self.owners[index];
+        if owner != NONE {
+            flags |= FLAG_HAS_ALLOCATOR;
+        }
+        if owner == access.thread.0 {
+            flags |= FLAG_BY_ALLOCATOR | if self.alone[index] { FLAG_BEFORE_OTHERS } else { 0 };
+        } else {
+            self.alone[index] = false;
         }
         flags
     }
