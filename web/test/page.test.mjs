@@ -289,11 +289,20 @@ test("every figure has its definition one click away", async () => {
     await drawn(page);
     const terms = await page.locator("button.define").evaluateAll((buttons) => [...new Set(buttons.map((button) => button.dataset.term))]);
     assert.ok(terms.length >= 20, terms.join());
-    for (const term of terms) {
-        await page.locator(`button.define[data-term="${term}"]`).first().click();
-        assert.equal(await page.locator("dialog .looked-up").count(), 1, `${term} is defined`);
-        await page.keyboard.press("Escape");
-    }
+    await page.locator("button.define").first().click();
+    assert.equal(await page.locator("dialog[open] .looked-up").count(), 1);
+    await page.keyboard.press("Escape");
+    // The rest in the page itself: a round trip for each would take its time.
+    const undefinedTerms = await page.evaluate((all) => {
+        const dialog = document.querySelector("dialog.definitions");
+        return all.filter((term) => {
+            document.querySelector(`button.define[data-term="${term}"]`).click();
+            const isDefined = dialog.open && dialog.querySelectorAll(".looked-up").length === 1;
+            dialog.close();
+            return !isDefined;
+        });
+    }, terms);
+    assert.deepEqual(undefinedTerms, []);
     assert.equal(await page.locator("dialog[open]").count(), 0);
     await done();
 });
