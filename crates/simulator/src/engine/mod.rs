@@ -11,6 +11,8 @@ mod runner;
 mod watch;
 mod ways;
 
+use std::collections::VecDeque;
+
 use numapilot_machine::Machine;
 use numapilot_placement::{NodeCounters, Observation, Policy, Wishes};
 use numapilot_traffic::{Background, Load, Solution};
@@ -38,6 +40,8 @@ pub const AGREEMENT: f64 = 0.01;
 const PASSES: usize = 6;
 /// From this pass on, latencies go half of the way only.
 const DAMPED_FROM: usize = 2;
+/// Answers that are kept.
+const SOLVED: usize = 64;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +69,10 @@ pub(crate) struct Engine<'a> {
     books: Books,
     demand: Demand,
     demand_ns: f64,
-    solved: Option<(Load, Solution)>,
+    /// The last loads that were solved, with their answers.
+    solved: VecDeque<(Load, Solution)>,
+    /// Of each station, in the present epoch.
+    utilisation: Vec<f64>,
     cpus_of: Vec<Vec<usize>>,
     cpus: usize,
     /// CPUs that the program used in the last epoch, on average.
@@ -113,7 +120,8 @@ impl<'a> Engine<'a> {
             books: Books::new(program, scale, options.series_ns),
             demand: Demand::default(),
             demand_ns: 0.0,
-            solved: None,
+            solved: VecDeque::new(),
+            utilisation: Vec::new(),
             cpus: cpus_of.iter().map(Vec::len).sum(),
             cpus_of,
             busy_cpus: 0.0,
@@ -182,18 +190,10 @@ impl<'a> Engine<'a> {
                 break;
             }
             let load = self.load(&epoch, elapsed, &copied);
-            if self.solved.as_ref().is_some_and(|(solved, _)| load::alike(solved, &load)) && self.latencies_are_solved()
-            {
-                settled = true;
-                break;
-            }
-            let solution = self.memory.solve(&load)?;
-            self.books.convergence.solves += 1;
-            let worst = &mut self.books.convergence.worst_residual;
-            *worst = worst.max(solution.residual);
+            let solution = self.solve(load)?;
             let change = load::difference(self.ways.path_ns(), &solution.path_ns);
             self.adopt(&solution, pass);
-            self.solved = Some((load, solution));
+            self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
             if change < AGREEMENT {
                 settled = true;
                 break;
@@ -209,9 +209,20 @@ impl<'a> Engine<'a> {
         self.runners.advance(horizon, self.options.epoch_min_ns, &mut around)
     }
 
-    fn latencies_are_solved(&self) -> bool {
-        let path = self.solved.as_ref().map(|(_, solution)| &solution.path_ns);
-        path.is_some_and(|path| load::difference(self.ways.path_ns(), path) < AGREEMENT)
+    /// The answer to a load: that of a recent load like it, where there is one. Programs repeat themselves.
+    fn solve(&mut self, load: Load) -> Result<Solution, SimulatorError> {
+        if let Some((_, solution)) = self.solved.iter().rev().find(|(solved, _)| load::alike(solved, &load)) {
+            return Ok(solution.clone());
+        }
+        let solution = self.memory.solve(&load)?;
+        self.books.convergence.solves += 1;
+        let worst = &mut self.books.convergence.worst_residual;
+        *worst = worst.max(solution.residual);
+        if self.solved.len() == SOLVED {
+            self.solved.pop_front();
+        }
+        self.solved.push_back((load, solution.clone()));
+        Ok(solution)
     }
 
     fn adopt(&mut self, solution: &Solution, pass: usize) {
@@ -284,10 +295,8 @@ impl<'a> Engine<'a> {
             convergence.unsettled_epochs += 1;
             convergence.unsettled_ns += elapsed;
         }
-        let stations = self.solved.as_ref().map_or(&[][..], |(_, solution)| &solution.stations);
-        let utilisation: Vec<f64> = stations.iter().map(|station| station.utilisation).collect();
         let (program, pages, runners) = (self.program, &self.pages, &self.runners);
-        let entry = Books::entry(epoch, &utilisation, program, pages, &mut self.ways, runners);
+        let entry = Books::entry(epoch, &self.utilisation, program, pages, &mut self.ways, runners);
         self.books.book(epoch, &entry, program, runners);
         self.watch.ledger.book(&entry, epoch.end_ns);
         self.watch.book(epoch, program, pages, &mut self.ways, runners);
