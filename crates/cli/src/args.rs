@@ -35,6 +35,8 @@ pub enum Command {
     Topo(TopoArgs),
     /// Record a program: its memory accesses, objects, threads and page homes
     Record(Box<RecordArgs>),
+    /// Make a trace of what `perf mem record` or `perf record -d` recorded
+    Import(ImportArgs),
     /// Show a recording: which objects are accessed remotely, by which threads, and when
     Report(Box<ReportArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
@@ -154,6 +156,35 @@ pub struct RecordArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  perf mem record --phys-data -- --sample-cpu -g -- ./app     on the machine in question, as root
+  numapilot import perf.data                                  there or anywhere else
+  numapilot report perf.numatrace
+
+  perf record -e page-faults -c 1 -d -g --sample-cpu -- ./app who touches which page first, on any machine
+  perf record -o - -d -e page-faults ./app | numapilot import - -o app.numatrace
+
+What the recording lacks stays unknown and is said (docs/import.md).")]
+pub struct ImportArgs {
+    /// The recording (`-`: standard input)
+    #[arg(value_name = "PERF.DATA")]
+    pub input: PathBuf,
+    /// Where the trace goes [default: PERF.numatrace, here]
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace an older trace of that name (otherwise it is kept as DIR.old)
+    #[arg(long)]
+    pub force: bool,
+    /// Keep the raw chunks beside the tables
+    #[arg(long)]
+    pub keep_raw: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

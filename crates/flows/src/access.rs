@@ -72,6 +72,13 @@ impl AccessRef {
         Some(self.node? != self.home?)
     }
 
+    /// Whether it left the core's own caches, as far as is known: recordings of the hardware hold hits, too, which are no memory accesses.
+    #[inline]
+    #[must_use]
+    pub fn is_memory_access(&self) -> bool {
+        !matches!(self.level, Level::L1 | Level::L2 | Level::L3 | Level::LineFill)
+    }
+
     /// An access with nothing known but its address: a start for builders and tests.
     #[must_use]
     pub fn at(address: u64) -> AccessRef {
@@ -301,6 +308,7 @@ pub fn level_from_number(number: u8) -> Level {
         3 => Level::L3,
         4 => Level::Memory,
         5 => Level::PeerCache,
+        6 => Level::LineFill,
         _ => Level::Unknown,
     }
 }

@@ -12,7 +12,7 @@ use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, M
 use numapilot_trace::tables::{AccessColumns, AccessRow, Table, TraceWriter};
 
 use crate::error::FlowError;
-use crate::join::{Joined, JoinedAccess, Joiner};
+use crate::join::{Conventions, Joined, JoinedAccess, Joiner};
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::trace::Losses;
@@ -104,8 +104,13 @@ fn join_all(
     empties: &Receiver<AccessColumns>,
     progress: Progress<'_>,
 ) -> Result<(Joined, Vec<Problem>), FlowError> {
-    let is_return_address = raw.start().engine == "instrument";
-    let mut joiner = Joiner::new(ElfLayouts::default(), is_return_address, raw.start().start_order);
+    let conventions = match raw.start().engine.as_str() {
+        "instrument" => Conventions { ip_is_return_address: true, infers_first_touch: true },
+        // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
+        "import" => Conventions { ip_is_return_address: false, infers_first_touch: false },
+        _ => Conventions { ip_is_return_address: false, infers_first_touch: true },
+    };
+    let mut joiner = Joiner::new(ElfLayouts::default(), conventions, raw.start().start_order);
     let mut batch = AccessColumns::default();
     batch.reserve(BATCH_ROWS);
     let mut records = 0u64;
@@ -222,8 +227,14 @@ fn meta(raw: &RawTrace, joined: &Joined, problems: &[Problem], samples: u64, wei
         duration_ns: joined.end.0,
         host_duration_ns: raw.end().map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
         clock: ClockInfo {
-            source: if start.simulated { "virtual" } else { "tsc" }.to_owned(),
-            khz: start.clock_khz,
+            source: match (start.simulated, start.engine.as_str()) {
+                (true, _) => "virtual",
+                (false, "import") => "recorded",
+                (false, _) => "tsc",
+            }
+            .to_owned(),
+            // A recording of another tool has nanoseconds for stamps, and does not tell how long a cycle of its latencies is.
+            khz: if start.engine == "import" { 0 } else { start.clock_khz },
             order_khz: start.order_khz,
             start_order: start.start_order,
         },
@@ -234,10 +245,17 @@ fn meta(raw: &RawTrace, joined: &Joined, problems: &[Problem], samples: u64, wei
         host: start.host.clone(),
         config: start.config.clone(),
         tables: std::collections::BTreeMap::new(),
-        more: raw.end().and_then(|end| end.stopped_early.clone()).map_or_else(serde_json::Map::new, |why| {
-            serde_json::Map::from_iter([("stopped_early".to_owned(), why.into())])
-        }),
+        more: more(raw),
     }
+}
+
+/// What the recorder said at the end.
+fn more(raw: &RawTrace) -> serde_json::Map<String, serde_json::Value> {
+    let mut more = raw.end().map(|end| end.more.clone()).unwrap_or_default();
+    if let Some(why) = raw.end().and_then(|end| end.stopped_early.clone()) {
+        more.insert("stopped_early".to_owned(), why.into());
+    }
+    more
 }
 
 fn meta_losses(losses: &Losses, raw: &RawTrace, problems: &[Problem]) -> MetaLosses {

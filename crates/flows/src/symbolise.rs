@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use numapilot_symbols::{ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SourceCache, Symbolizer, name_site};
+use numapilot_trace::ids::StackId;
 
 use crate::join::{Binary, Joined, Layouts, SiteKey};
 use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};
@@ -90,7 +91,8 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
 /// `libfoo.so+0x1234`: what an address without a symbol is called.
 fn placeholder(module: &str, offset: u64) -> String {
     let base = module.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("unknown");
-    format!("{}+{offset:#x}", numapilot_symbols::tidy(base))
+    let base = numapilot_symbols::tidy(base);
+    if base.starts_with('[') && offset == 0 { base } else { format!("{base}+{offset:#x}") }
 }
 
 fn resolve_locations(joined: &Joined) -> Vec<Resolved> {
@@ -163,6 +165,10 @@ fn name_site_of(
 ) -> Site {
     let named = |kind, name: Arc<str>| Site { kind, name, ..Site::default() };
     match key {
+        // Whoever recorded did not see who mapped it.
+        SiteKey::Allocation(kind @ ObjectKind::Anonymous, StackId(0)) => {
+            named(*kind, strings.share("anonymous memory"))
+        }
         SiteKey::Allocation(kind, stack) => {
             let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
             let frames: Vec<SiteFrame<'_>> =

@@ -61,7 +61,7 @@ impl<'t> Analysis<'t> {
     }
 
     pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
-        self.trace.filtered(&self.filter)
+        Box::new(self.trace.filtered(&self.filter).filter(AccessRef::is_memory_access))
     }
 
     pub(crate) fn sum(&self) -> AllSums {

@@ -23,6 +23,11 @@ pub enum MachineSource {
     },
     /// One of the models that the library carries.
     Builtin,
+    /// Told by a recording of another tool.
+    Recording {
+        /// Host that recorded; empty where it is not told.
+        host: String,
+    },
 }
 
 /// What a node has.

@@ -1,7 +1,7 @@
 //! What the kernel tells of memory accesses: records of `perf_event_open` (ring buffers and `perf.data` share them), the vendors' own forms in
 //! them (AMD IBS registers, Intel PEBS through `data_src`, Arm SPE packets), and what a machine offers of these.
 //!
-//! Pure: bytes and text in, values out; nothing is opened, no event is counted here. Layouts follow the kernel's
+//! Pure: bytes and text in, values out; no event is opened or counted here. Layouts follow the kernel's
 //! `include/uapi/linux/perf_event.h` (to 6.18) in both byte orders. Bytes are foreign: any input gives records or a [`DecodeError`] with its offset, never
 //! a panic, and nothing is copied or reserved on the word of a count. Unknown record types, unknown fields and zeroes stay what they
 //! are: unknown.
@@ -12,6 +12,7 @@ mod attr;
 mod bytes;
 pub mod data_src;
 mod error;
+pub mod file;
 pub mod ibs;
 mod parts;
 mod sample;

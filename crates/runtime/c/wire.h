@@ -269,7 +269,8 @@ enum np_access_bits { /* low 16 bits beside the instruction pointer */
     /* bits 8-15: reserved, 0 */
 };
 
-enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL_L3 = 3, NP_LEVEL_MEMORY = 4, NP_LEVEL_PEER_CACHE = 5 };
+enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL_L3 = 3, NP_LEVEL_MEMORY = 4, NP_LEVEL_PEER_CACHE = 5,
+                NP_LEVEL_LINE_FILL = 6 };
 
 enum np_place_cause { NP_PLACED_FIRST_TOUCH = 0, NP_PLACED_POLICY = 1, NP_PLACED_MOVED = 2 };
 

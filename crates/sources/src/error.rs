@@ -108,6 +108,12 @@ pub enum SourceError {
         /// The next step.
         remedy: &'static str,
     },
+    /// A recording of perf cannot be imported.
+    #[error(transparent)]
+    Import(#[from] numapilot_perf::file::FileError),
+    /// The raw trace cannot be written.
+    #[error(transparent)]
+    Chunk(#[from] numapilot_trace::chunk::ChunkError),
     /// One recording at a time per process: it owns signal handlers and children.
     #[error("this process is already recording; wait for that recording to end, or record from another process")]
     Busy,

@@ -13,6 +13,7 @@ mod drain;
 pub mod engine;
 mod error;
 mod host;
+pub mod import;
 mod launch;
 mod library;
 mod options;

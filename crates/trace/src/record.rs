@@ -40,6 +40,8 @@ pub enum Level {
     Memory = 4,
     /// Another thread's cache, dirty: the line travelled between caches.
     PeerCache = 5,
+    /// A line fill that was under way for an earlier access: whence is not known.
+    LineFill = 6,
 }
 
 /// One (sampled) memory access.

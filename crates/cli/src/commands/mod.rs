@@ -2,6 +2,7 @@
 
 pub mod compile;
 mod exports;
+mod import;
 mod record;
 mod report;
 mod shell;
@@ -20,6 +21,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Record;
 
-use super::{Binary, CodeAddress, Joiner, Layouts, RawStack};
+use super::{ADDRESS_END, Binary, CodeAddress, Joiner, Layouts, RawStack};
 use crate::model::LocationId;
 
 /// A stack id beyond this is damage: ids are handed out one by one.
@@ -45,6 +45,11 @@ impl<L: Layouts> Joiner<L> {
     pub(super) fn code_location(&mut self, process: ProcessIndex, ip: u64) -> LocationId {
         if ip == 0 {
             return LocationId(0);
+        }
+        if ip >= ADDRESS_END {
+            // The kernel's own code, as one: a trace from elsewhere cannot tell more of it.
+            let binary = self.binary("[kernel]", &[]);
+            return self.location(CodeAddress { binary, offset: 0 });
         }
         let space = &self.spaces[process.0 as usize];
         if let Some(row) = space.module_at(ip) {

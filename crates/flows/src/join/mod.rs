@@ -174,6 +174,15 @@ struct Running {
     code: code::CodeCache,
 }
 
+/// What an engine's records mean where the format leaves it open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conventions {
+    /// Instruction pointers of accesses point after the access.
+    pub ip_is_return_address: bool,
+    /// Where every access is recorded, the first one of a page is its first touch.
+    pub infers_first_touch: bool,
+}
+
 /// The join. Feed it with [`Joiner::push`], then take the tables with [`Joiner::finish`].
 pub(crate) struct Joiner<L> {
     layouts: L,
@@ -190,15 +199,14 @@ pub(crate) struct Joiner<L> {
     name_list: Vec<Arc<str>>,
     start_order: u64,
     serial: u32,
-    ip_is_return_address: bool,
+    conventions: Conventions,
     scratch_cut: Vec<ranges::Piece<space::Mapping>>,
     scratch_stale: Vec<u32>,
 }
 
 impl<L: Layouts> Joiner<L> {
-    /// An empty join. `ip_is_return_address`: instruction pointers of accesses point after the access (engine `instrument`).
-    /// `start_order`: order stamp at the start of the recording, from which the tables count.
-    pub fn new(layouts: L, ip_is_return_address: bool, start_order: u64) -> Joiner<L> {
+    /// An empty join. `start_order`: order stamp at the start of the recording, from which the tables count.
+    pub fn new(layouts: L, conventions: Conventions, start_order: u64) -> Joiner<L> {
         let mut joiner = Joiner {
             layouts,
             out: Joined::default(),
@@ -214,7 +222,7 @@ impl<L: Layouts> Joiner<L> {
             name_list: Vec::new(),
             start_order,
             serial: 0,
-            ip_is_return_address,
+            conventions,
             scratch_cut: Vec::new(),
             scratch_stale: Vec::new(),
         };
@@ -298,7 +306,7 @@ impl<L: Layouts> Joiner<L> {
             self.out.losses.accesses_without_home += 1;
         }
         let recorded_ip = access.ip.0;
-        let ip = if self.ip_is_return_address { recorded_ip.saturating_sub(1) } else { recorded_ip };
+        let ip = if self.conventions.ip_is_return_address { recorded_ip.saturating_sub(1) } else { recorded_ip };
         let location = self.code_at(record.thread, process, ip);
         let access = AccessRef {
             row: 0,
@@ -342,7 +350,7 @@ impl<L: Layouts> Joiner<L> {
     fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
         let space = &mut self.spaces[process.0 as usize];
         let known = space.homes.get(address);
-        if known.is_some() || weight != 1 {
+        if known.is_some() || weight != 1 || !self.conventions.infers_first_touch {
             return known;
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);

@@ -8,7 +8,7 @@ use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, 
 use numapilot_trace::record::{Access, AllocKind, Event, Record, Stamp};
 use proptest::prelude::*;
 
-use super::{JoinedAccess, Joiner, Layouts};
+use super::{Conventions, JoinedAccess, Joiner, Layouts};
 use crate::model::ObjectKind;
 
 struct NoLayouts;
@@ -19,6 +19,7 @@ impl Layouts for NoLayouts {
     }
 }
 
+const CONVENTIONS: Conventions = Conventions { ip_is_return_address: true, infers_first_touch: true };
 const PAGE: u64 = 4096;
 const BASE: u64 = 0x10_0000;
 
@@ -131,7 +132,7 @@ struct World {
 impl World {
     fn new() -> World {
         let mut world = World {
-            joiner: Joiner::new(NoLayouts, true, 0),
+            joiner: Joiner::new(NoLayouts, CONVENTIONS, 0),
             oracle: Oracle::default(),
             order: 0,
             processes: 0,

@@ -1,9 +1,12 @@
 //! The way back: records, events and whole `perf.data` files as bytes, in either byte order. For tests and for the generator of test data; written
 //! from the kernel's description, not from the decoder, so that one checks the other.
 
+mod data_file;
 mod records;
 mod sample;
+pub mod streams;
 
+pub use data_file::{DataFile, put_text};
 pub use records::{SideBandSpec, attr_bytes, record};
 pub use sample::{BranchSpec, SampleSpec};
 

@@ -144,6 +144,9 @@ fn remark(row: &DecisionRow) -> String {
         parts.push(format!("{} instances", row.instances));
     }
     parts.push(usage(row));
+    if let Some(cycles) = row.mean_latency_cycles {
+        parts.push(format!("latency {cycles:.0} cycles (mean, measured)"));
+    }
     parts.join(", ")
 }
 

@@ -70,6 +70,7 @@ fn source(source: &MachineSource) -> Value {
         MachineSource::Live { root } => json!({ "kind": "live", "path": root }),
         MachineSource::Model { path } => json!({ "kind": "model", "path": path }),
         MachineSource::Builtin => json!({ "kind": "builtin", "path": null }),
+        MachineSource::Recording { host } => json!({ "kind": "recording", "path": null, "host": host }),
     }
 }
 

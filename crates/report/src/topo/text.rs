@@ -67,6 +67,7 @@ fn header(machine: &Machine, paper: Paper) -> String {
         MachineSource::Live { root } => format!("read from {}", root.display()),
         MachineSource::Model { path } => format!("model file {}", path.display()),
         MachineSource::Builtin => "built-in model".to_owned(),
+        MachineSource::Recording { host } => format!("as a recording of {host} tells"),
     };
     let cpu = machine.cpu_model().map_or_else(|| "processor unknown".to_owned(), clean);
     let name = clean(machine.name());

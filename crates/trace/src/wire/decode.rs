@@ -124,6 +124,7 @@ fn access(found: Frame, record: &[u8]) -> Result<Access, WireFault> {
         LEVEL_L3 => Level::L3,
         LEVEL_MEMORY => Level::Memory,
         LEVEL_PEER_CACHE => Level::PeerCache,
+        LEVEL_LINE_FILL => Level::LineFill,
         value => return Err(bad(found, "level", u64::from(value))),
     };
     let home = places as u16;

@@ -1,0 +1,51 @@
+//! `numapilot import`: a recording of perf becomes a trace.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use numapilot_report::units;
+use numapilot_sources::Existing;
+use numapilot_sources::import::ImportOptions;
+use numapilot_sources::import::import;
+
+use crate::args::ImportArgs;
+
+/// Imports, then writes the tables.
+pub fn run(arguments: &ImportArgs) -> Result<()> {
+    let options = ImportOptions {
+        input: arguments.input.clone(),
+        output: arguments.output.clone().unwrap_or_else(|| default_output(&arguments.input)),
+        existing: if arguments.force { Existing::Replace } else { Existing::Rotate },
+    };
+    let imported = import(&options)?;
+    let summary = numapilot_flows::finalise(&imported.dir)?;
+    if !arguments.keep_raw {
+        let raw = imported.dir.join("raw");
+        std::fs::remove_dir_all(&raw).with_context(|| format!("{}: cannot be removed", raw.display()))?;
+    }
+    if arguments.quiet {
+        return Ok(());
+    }
+    for note in &imported.notes {
+        eprintln!("numapilot: {note}");
+    }
+    let dir = imported.dir.display();
+    eprintln!(
+        "numapilot: {} of {} samples are accesses; {} objects, {} threads in {dir}; next: numapilot report {dir}",
+        units::count(imported.counts.accesses as f64),
+        units::count(imported.counts.samples as f64),
+        units::count(summary.objects as f64),
+        summary.threads,
+    );
+    Ok(())
+}
+
+/// `perf.numatrace` for `somewhere/perf.data`.
+fn default_output(input: &Path) -> PathBuf {
+    let stem = input.file_stem().filter(|stem| *stem != "-").unwrap_or_else(|| "perf".as_ref());
+    let mut name = stem.to_owned();
+    name.push(".numatrace");
+    PathBuf::from(name)
+}

@@ -1,0 +1,196 @@
+//! `numapilot import`, from files of perf to the report: recordings made with perf (`testdata/perf`) and synthesised ones of the hardware's forms
+//! (`testdata/perf-streams`), whose every access is known.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use common::*;
+use serde_json::Value;
+
+fn testdata(name: &str) -> PathBuf {
+    root().join("testdata").join(name)
+}
+
+/// Imports a file; `meta.json` and the report.
+fn imported(input: &Path, folder: &Path) -> (Value, Value) {
+    let trace = folder.join("t.numatrace");
+    let trace = trace.to_str().expect("UTF-8");
+    run(&["import", "--force", "-o", trace, input.to_str().expect("UTF-8")]).succeeded();
+    let meta = fs::read(Path::new(trace).join("meta.json")).expect("meta.json");
+    let report = run(&["report", trace, "--json"]).succeeded().stdout;
+    (serde_json::from_slice(&meta).expect("JSON"), serde_json::from_str(&report).expect("JSON"))
+}
+
+/// How the synthesised accesses were made (`truth` in `crates/perf/src/testing/streams.rs`): of the 560 numbers, those that pass.
+fn numbers(pass: impl Fn(u64) -> bool) -> u64 {
+    (0..560).filter(|&number| pass(number)).count() as u64
+}
+
+fn is_remote(number: u64) -> bool {
+    matches!(number % 8, 1 | 3 | 5 | 6)
+}
+
+fn is_write(number: u64) -> bool {
+    number % 10 == 9
+}
+
+/// No cache of the core answered: memory, or unknown.
+fn is_memory(number: u64) -> bool {
+    if is_write(number) { !number.is_multiple_of(7) } else { matches!(number % 7, 3 | 4 | 6) }
+}
+
+/// Loads that missed the first cache.
+fn has_latency(number: u64) -> bool {
+    !is_write(number) && !number.is_multiple_of(7)
+}
+
+/// Every access stands for the period.
+const PERIOD: u64 = 10_000;
+
+#[test]
+fn synthesised_streams_of_every_kind_give_the_accesses_they_were_made_of() {
+    let folder = scratch();
+    for (name, unknown_fills, latencies) in [
+        ("ibs-zen4.data", false, numbers(has_latency)),
+        ("pebs.data", false, numbers(has_latency)),
+        ("pebs-big-endian.data", false, numbers(has_latency)),
+        // No core tells that a line fill was under way, so that level stays unknown.
+        ("spe-neoverse-n1.data", true, numbers(has_latency)),
+    ] {
+        let (meta, report) = imported(&testdata("perf-streams").join(name), folder.path());
+        let memory = |n: u64| is_memory(n) || (unknown_fills && n % 7 == 5);
+        assert_eq!(meta["engine"], "import", "{name}");
+        assert_eq!(meta["simulated"], false, "{name}");
+        assert_eq!(meta["import"]["accesses"], 560, "{name}");
+        assert_eq!(meta["import"]["with_home"], 560, "{name}");
+        assert_eq!(meta["import"]["with_cpu"], 560, "{name}");
+        assert_eq!(meta["import"]["with_latency"], latencies, "{name}");
+        assert_eq!(meta["import"]["answered_by_caches"], numbers(|n| !memory(n)), "{name}");
+        assert_eq!(meta["duration_ns"], 559 * 1000 + 100, "{name}");
+        let totals = &report["headline"]["totals"];
+        assert_eq!(totals["samples"], numbers(memory), "{name}");
+        assert_eq!(totals["accesses"]["value"].as_f64(), Some((numbers(memory) * PERIOD) as f64), "{name}");
+        let remote = numbers(|n| memory(n) && is_remote(n)) as f64 / numbers(memory) as f64;
+        let found = totals["remote_share"]["value"].as_f64().expect("a share");
+        assert!((found - remote).abs() < 1e-9, "{name}: {found} for {remote}");
+        let writes = numbers(|n| memory(n) && is_write(n)) as f64 / numbers(memory) as f64;
+        let found = totals["write_share"]["value"].as_f64().expect("a share");
+        assert!((found - writes).abs() < 1e-9, "{name}: {found} for {writes}");
+        let top = &report["headline"]["top"];
+        assert_eq!((&top["name"], &top["kind"]), (&"allocator".into(), &"allocator".into()), "{name}");
+        // Loads from memory take 200 cycles from the own node and 300 from the other.
+        let (mut sum, mut count) = (0.0, 0.0);
+        for number in (0..560).filter(|&n| memory(n) && !is_write(n)) {
+            let fill = number % 7 == 5;
+            sum += if fill { 90.0 } else { 200.0 + 100.0 * f64::from(is_remote(number)) };
+            count += 1.0;
+        }
+        let latency = top["mean_latency_cycles"].as_f64().expect("a latency");
+        assert!((latency - sum / count).abs() < 1e-6, "{name}: {latency}");
+    }
+}
+
+#[test]
+fn recordings_of_perf_become_traces() {
+    let folder = scratch();
+    for (name, samples) in [("callgraph", 163), ("physical", 22), ("compressed", 32), ("pipe", 163), ("switches", 163)]
+    {
+        let (meta, report) = imported(&testdata("perf").join(name).with_extension("data"), folder.path());
+        let import = &meta["import"];
+        assert!(import["samples"].as_u64().expect("a count") >= samples.min(20), "{name}: {import}");
+        assert_eq!(import["undecodable_records"], 0, "{name}");
+        assert_eq!(import["page_faults"], import["accesses"], "{name}: every page fault has an address");
+        assert_eq!(meta["command"][0], "sh", "{name}");
+        assert!(meta["host"]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("6.")), "{name}");
+        assert_eq!(report["recording"]["process_count"], 2, "{name}: a shell and its child");
+        assert!(
+            meta["duration_ns"].as_u64().is_some_and(|ns| ns > 0 && ns < 10_000_000_000),
+            "{name}: {}",
+            meta["duration_ns"]
+        );
+        let notes = meta["notes"].to_string();
+        assert!(notes.contains("page faults: they show who touched each page first"), "{name}: {notes}");
+        // One node: every home is known without physical addresses.
+        assert_eq!(import["with_home"], import["accesses"], "{name}");
+    }
+}
+
+#[test]
+fn call_chains_reach_the_report() {
+    let folder = scratch();
+    let trace = folder.path().join("c.numatrace");
+    let trace = trace.to_str().expect("UTF-8");
+    let input = testdata("perf/callgraph.data");
+    run(&["import", "-q", "-o", trace, input.to_str().expect("UTF-8")]).succeeded();
+    let report = run(&["report", trace, "--stacks", "--json"]).succeeded().stdout;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let stacks = report["stacks"].as_array().expect("stacks");
+    let deep = stacks.iter().filter(|stack| stack["frames"].as_array().is_some_and(|frames| frames.len() >= 2));
+    assert!(deep.count() > 0, "{report}");
+}
+
+#[test]
+fn standard_input_gives_the_same_as_the_file() {
+    let folder = scratch();
+    let input = testdata("perf/pipe.data");
+    let (from_file, _) = imported(&input, folder.path());
+    let trace = folder.path().join("stdin.numatrace");
+    let file = fs::File::open(&input).expect("the recording");
+    let mut command = numapilot(&["import", "-q", "-", "-o", trace.to_str().expect("UTF-8")]);
+    finish(command.stdin(Stdio::from(file))).succeeded();
+    let meta: Value = serde_json::from_slice(&fs::read(trace.join("meta.json")).expect("meta")).expect("JSON");
+    assert_eq!(meta["import"], from_file["import"]);
+    assert_eq!(meta["tables"]["accesses"]["rows"], from_file["tables"]["accesses"]["rows"]);
+}
+
+/// Bad files give one message that names file, place and remedy, and leave nothing behind.
+#[test]
+fn what_is_no_sound_recording_is_refused_by_name() {
+    let folder = scratch();
+    let output = folder.path().join("bad.numatrace");
+    let refuse = |bytes: &[u8], words: &[&str]| {
+        let input = folder.path().join("bad.data");
+        fs::write(&input, bytes).expect("a file");
+        let ran = run(&["import", "-o", output.to_str().expect("UTF-8"), input.to_str().expect("UTF-8")]);
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        for word in words.iter().chain(&["bad.data"]) {
+            assert!(ran.stderr.contains(word), "{word:?} is not in: {}", ran.stderr);
+        }
+        assert!(!output.exists(), "something was left behind");
+    };
+    let whole = fs::read(testdata("perf/callgraph.data")).expect("the recording");
+    refuse(b"", &["is no perf.data"]);
+    refuse(b"<html>not a recording</html>", &["is no perf.data", "perf record"]);
+    refuse(&whole[..50], &["at byte", "cannot be read"]);
+    let mut damaged = whole.clone();
+    damaged[8] = 99;
+    refuse(&damaged, &["at byte", "header's size"]);
+    // A record that claims to be smaller than its own header: the next one cannot be found.
+    let first = usize::try_from(u64::from_le_bytes(whole[40..48].try_into().unwrap())).unwrap();
+    let mut damaged = whole.clone();
+    damaged[first + 6] = 3;
+    damaged[first + 7] = 0;
+    refuse(&damaged, &["at byte", "a record's size cannot be 3", "damaged"]);
+    let folder_input = run(&["import", folder.path().to_str().expect("UTF-8")]);
+    assert_eq!(folder_input.code, 1);
+    assert!(folder_input.stderr.contains("is a folder"), "{}", folder_input.stderr);
+}
+
+#[test]
+fn a_recording_that_is_cut_gives_what_it_has_and_says_so() {
+    let folder = scratch();
+    let whole = fs::read(testdata("perf/callgraph.data")).expect("the recording");
+    let cut = folder.path().join("cut.data");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("a file");
+    let (meta, _) = imported(&cut, folder.path());
+    assert!(meta["import"]["samples"].as_u64().is_some_and(|samples| samples > 10), "{}", meta["import"]);
+    assert!(
+        meta["notes"].to_string().contains("cut.data: the file ends in the middle of a record at byte"),
+        "{}",
+        meta["notes"]
+    );
+}

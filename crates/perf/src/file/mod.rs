@@ -1,0 +1,59 @@
+//! `perf.data`: what `perf record` writes, in both of its forms (file, and stream for pipes), in both byte orders, compressed or not.
+//! `tools/perf/Documentation/perf.data-file-format.txt` of the kernel's sources describes it.
+//!
+//! [`Walker`] gives the records in the order of the file, with the events and the facts about the machine beside it. The crate for this
+//! (`linux-perf-data`) gives neither the place of a record in the file, which our messages name, nor the traces of AUX buffers.
+
+mod expand;
+mod features;
+mod header;
+mod walker;
+
+pub use features::{CacheFact, Features, MemoryNode, NodeFact, feature};
+pub use walker::{Item, Walker};
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::error::DecodeError;
+
+/// Why a file cannot be read.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// The system refused.
+    #[error("{}: at byte {offset}: cannot be read: {source}", path.display())]
+    Io {
+        /// File.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another kind of file.
+    #[error("{}: is no perf.data (it does not begin with PERFILE2): give the file that `perf record` wrote", .0.display())]
+    NotPerfData(PathBuf),
+    /// The file contradicts itself or the format.
+    #[error("{}: {error}; the file is damaged: record again, or copy it again if it came from another machine", path.display())]
+    Malformed {
+        /// File.
+        path: PathBuf,
+        /// What, and where.
+        error: DecodeError,
+    },
+    /// Compressed data do not expand.
+    #[error("{}: at byte {offset}: the compressed records do not expand: {why}; record again, or without `-z`", path.display())]
+    Compressed {
+        /// File.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What the decompressor says.
+        why: String,
+    },
+    /// A folder of files, as `perf record --threads` writes.
+    #[error("{}: is a folder: recordings of `perf record --threads` are not read; record without it", .0.display())]
+    Folder(PathBuf),
+}

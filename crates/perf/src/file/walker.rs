@@ -1,0 +1,439 @@
+//! The records of a file, one after the other.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::FileError;
+use super::expand::Expander;
+use super::features::{Features, build_id, read_section};
+use super::header::{FILE_HEADER_BYTES, FileHeader, PIPE_HEADER_BYTES, Section, endian};
+use crate::abi::kind;
+use crate::attr::EventAttr;
+use crate::bytes::{Bytes, Endian};
+use crate::error::{DecodeError, Fault};
+use crate::session::{Header, Session};
+
+/// Sections other than the records are smaller than this.
+const SECTION_MAX: u64 = 64 << 20;
+/// A piece of an AUX buffer is smaller than this: buffers are.
+const AUX_MAX: u64 = 1 << 30;
+
+/// A record as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Its body, for [`Session::decode`].
+    pub body: &'a [u8],
+    /// Where the body begins in the file (of compressed records: where the record that holds it does).
+    pub offset: u64,
+    /// The trace that follows an AUXTRACE record.
+    pub aux: &'a [u8],
+}
+
+/// Reads a file or stream. [`Walker::next`] gives the records; events and facts are there from the start in files, and grow in streams.
+pub struct Walker<R> {
+    reader: R,
+    path: PathBuf,
+    offset: u64,
+    /// First byte after the records.
+    end: u64,
+    is_pipe: bool,
+    torn_at: Option<u64>,
+    unsized_data: bool,
+    session: Session,
+    /// Ids of each event, in the order of the file.
+    ids: Vec<Vec<u64>>,
+    features: Features,
+    expander: Option<Expander>,
+    buffer: Vec<u8>,
+    aux: Vec<u8>,
+    /// Problems that cost a section, not the recording.
+    problems: Vec<String>,
+    /// The record given last, whose body is in `buffer`.
+    current: Option<(Header, u64)>,
+}
+
+impl<R: Read + Seek> Walker<R> {
+    /// Opens a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// If it is no `perf.data`, or its head is damaged. A damaged section of facts is a [problem](Walker::problems) only.
+    pub fn open(reader: R, path: &Path) -> Result<Walker<R>, FileError> {
+        let mut walker = Walker::begin(reader, path)?;
+        if !walker.is_pipe {
+            walker.read_file_head()?;
+        }
+        Ok(walker)
+    }
+
+    fn read_file_head(&mut self) -> Result<(), FileError> {
+        let rest = (FILE_HEADER_BYTES - PIPE_HEADER_BYTES) as usize;
+        let head = self.read_vec(rest)?;
+        let endian = self.session.endian();
+        let header = FileHeader::decode(&mut Bytes::new(&head, PIPE_HEADER_BYTES, endian)).map_err(self.malformed())?;
+        let length = self.seek(SeekFrom::End(0))?;
+        let attrs = self.section(header.attrs, length)?;
+        let events = header.events(&mut Bytes::new(&attrs, header.attrs.offset, endian)).map_err(self.malformed())?;
+        for (attr, ids) in events {
+            let bytes = self.section(ids, length)?;
+            let count = bytes.len() as u64 / 8;
+            let ids = Bytes::new(&bytes, ids.offset, endian).words(count, "ids").map_err(self.malformed())?;
+            self.add_event(attr, ids.iter().collect());
+        }
+        // A recorder that was killed never filled the size in: then everything that follows is records.
+        self.unsized_data = header.data.size == 0;
+        self.end = if self.unsized_data { length } else { header.data.offset.saturating_add(header.data.size) };
+        if !self.unsized_data {
+            self.read_features(&header, length)?;
+        }
+        self.end = self.end.min(length);
+        self.offset = self.seek(SeekFrom::Start(header.data.offset))?;
+        Ok(())
+    }
+
+    fn read_features(&mut self, header: &FileHeader, length: u64) -> Result<(), FileError> {
+        let endian = self.session.endian();
+        let table = Section { offset: self.end, size: Section::BYTES * header.features.len() as u64 };
+        if table.offset.saturating_add(table.size) > length {
+            self.problems.push("the file ends before its facts about the machine: it is cut".to_owned());
+            return Ok(());
+        }
+        let table_bytes = self.section(table, length)?;
+        let mut table = Bytes::new(&table_bytes, table.offset, endian);
+        for &number in &header.features {
+            let Ok(section) = Section::decode(&mut table) else { break };
+            match self.section(section, length) {
+                Ok(bytes) => {
+                    if let Err(error) = read_section(&mut self.features, number, &bytes, section.offset, endian) {
+                        self.problems.push(format!("section {number} of the file is damaged ({error})"));
+                    }
+                }
+                Err(FileError::Malformed { error, .. }) => {
+                    self.problems.push(format!("section {number} of the file is damaged ({error})"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, to: SeekFrom) -> Result<u64, FileError> {
+        let (path, offset) = (&self.path, self.offset);
+        self.reader.seek(to).map_err(|source| FileError::Io { path: path.clone(), offset, source })
+    }
+
+    fn section(&mut self, section: Section, length: u64) -> Result<Vec<u8>, FileError> {
+        let fault = match section.offset.checked_add(section.size) {
+            Some(end) if end <= length && section.size <= SECTION_MAX => {
+                self.offset = self.seek(SeekFrom::Start(section.offset))?;
+                return self.read_vec(section.size as usize);
+            }
+            Some(end) if end <= length => Fault::Value { what: "the size of a section", value: section.size },
+            _ => Fault::Cut { what: "a section", needed: section.size, left: length.saturating_sub(section.offset) },
+        };
+        Err(self.malformed()(DecodeError { offset: section.offset, fault }))
+    }
+}
+
+impl<R: Read> Walker<R> {
+    /// Opens a stream, such as standard input from `perf record -o -`; `path` is for messages.
+    ///
+    /// # Errors
+    /// If it is no `perf.data`, or one in the form of a file, which cannot be read from a pipe.
+    pub fn open_stream(reader: R, path: &Path) -> Result<Walker<R>, FileError> {
+        let walker = Walker::begin(reader, path)?;
+        if walker.is_pipe {
+            return Ok(walker);
+        }
+        let source = std::io::Error::new(
+            ErrorKind::Unsupported,
+            "this is a file's form, which a pipe cannot give: name the file itself",
+        );
+        Err(FileError::Io { path: walker.path, offset: 0, source })
+    }
+
+    fn begin(mut reader: R, path: &Path) -> Result<Walker<R>, FileError> {
+        let mut head = [0; PIPE_HEADER_BYTES as usize];
+        let path = path.to_path_buf();
+        match reader.read_exact(&mut head) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(FileError::NotPerfData(path)),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(FileError::Folder(path)),
+            Err(source) => return Err(FileError::Io { path, offset: 0, source }),
+            Ok(()) => {}
+        }
+        let (magic, size) = head.split_at(8);
+        let endian = endian(magic.try_into().unwrap_or(&[0; 8])).ok_or_else(|| FileError::NotPerfData(path.clone()))?;
+        let mut bytes = Bytes::new(size, 8, endian);
+        let size =
+            bytes.u64("the header's size").map_err(|error| FileError::Malformed { path: path.clone(), error })?;
+        let is_pipe = match size {
+            PIPE_HEADER_BYTES => true,
+            FILE_HEADER_BYTES => false,
+            size => return Err(FileError::Malformed { path, error: bytes.bad("the header's size", size) }),
+        };
+        Ok(Walker {
+            reader,
+            path,
+            offset: PIPE_HEADER_BYTES,
+            end: u64::MAX,
+            is_pipe,
+            torn_at: None,
+            unsized_data: false,
+            session: Session::new(endian),
+            ids: Vec::new(),
+            features: Features::default(),
+            expander: None,
+            buffer: Vec::new(),
+            aux: Vec::new(),
+            problems: Vec::new(),
+            current: None,
+        })
+    }
+
+    fn add_event(&mut self, attr: EventAttr, ids: Vec<u64>) {
+        self.session.add(attr, ids.iter().copied());
+        self.ids.push(ids);
+    }
+
+    /// The events so far.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Ids of an event, in the order in which it was opened: CPU by CPU.
+    #[must_use]
+    pub fn ids(&self, event: usize) -> &[u64] {
+        self.ids.get(event).map_or(&[], Vec::as_slice)
+    }
+
+    /// Facts so far.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Whether this is a stream's form.
+    #[must_use]
+    pub fn is_pipe(&self) -> bool {
+        self.is_pipe
+    }
+
+    /// Byte order of the machine that recorded.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.session.endian()
+    }
+
+    /// Where the file ends in the middle of a record, if it does.
+    #[must_use]
+    pub fn torn_at(&self) -> Option<u64> {
+        self.torn_at
+    }
+
+    /// Whether the recorder was killed: it never wrote how long the records are.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.unsized_data
+    }
+
+    /// What could not be read and did not stop the walk, in words.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The file's name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn malformed(&self) -> impl Fn(DecodeError) -> FileError + use<R> {
+        let path = self.path.clone();
+        move |error| FileError::Malformed { path: path.clone(), error }
+    }
+
+    fn read_vec(&mut self, bytes: usize) -> Result<Vec<u8>, FileError> {
+        let mut out = vec![0; bytes];
+        self.reader.read_exact(&mut out).map_err(|source| FileError::Io {
+            path: self.path.clone(),
+            offset: self.offset,
+            source,
+        })?;
+        self.offset += bytes as u64;
+        Ok(out)
+    }
+
+    /// Fills `buffer` with `bytes` more; false where the file ends before that.
+    fn fill(&mut self, bytes: usize) -> Result<bool, FileError> {
+        self.buffer.resize(bytes, 0);
+        let mut filled = 0;
+        while filled < bytes {
+            match self.reader.read(&mut self.buffer[filled..]) {
+                Ok(0) => {
+                    if filled > 0 || bytes > Header::BYTES {
+                        self.torn_at = Some(self.offset + filled as u64);
+                    }
+                    return Ok(false);
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(FileError::Io { path: self.path.clone(), offset: self.offset + filled as u64, source });
+                }
+            }
+        }
+        self.offset += bytes as u64;
+        Ok(true)
+    }
+
+    /// The next record; `None` at the end. Compressed ones are given expanded, and those that describe events and machine are taken in.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a record's size is impossible, so that the next one cannot be found.
+    #[allow(clippy::should_implement_trait)] // What it gives lives in the walker.
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, FileError> {
+        loop {
+            if let Some((header, length)) = self.expanded_header()? {
+                let offset = self.offset;
+                let Some(expander) = &mut self.expander else { return Ok(None) };
+                expander.take(Header::BYTES);
+                self.buffer.clear();
+                self.buffer.extend_from_slice(expander.take(length));
+                self.current = Some((header, offset));
+                self.aux.clear();
+                return Ok(self.current());
+            }
+            if self.offset.saturating_add(Header::BYTES as u64) > self.end {
+                return Ok(None);
+            }
+            let at = self.offset;
+            if !self.fill(Header::BYTES)? {
+                return Ok(None);
+            }
+            let header = Header::decode(&mut Bytes::new(&self.buffer, at, self.endian())).map_err(self.malformed())?;
+            let body = usize::from(header.size) - Header::BYTES;
+            if self.offset.saturating_add(body as u64) > self.end {
+                self.torn_at = Some(self.end);
+                return Ok(None);
+            }
+            if !self.fill(body)? {
+                return Ok(None);
+            }
+            if self.take_in(header, at)? {
+                continue;
+            }
+            self.current = Some((header, at + Header::BYTES as u64));
+            return Ok(self.current());
+        }
+    }
+
+    /// The record that [`Walker::next`] gave last.
+    #[must_use]
+    pub fn current(&self) -> Option<Item<'_>> {
+        let (header, offset) = self.current?;
+        Some(Item { header, body: &self.buffer, offset, aux: &self.aux })
+    }
+
+    /// Header of the next record that was expanded, and the length of its body.
+    fn expanded_header(&mut self) -> Result<Option<(Header, usize)>, FileError> {
+        let Some(expander) = &self.expander else { return Ok(None) };
+        let waiting = expander.waiting();
+        if waiting.len() < Header::BYTES {
+            return Ok(None);
+        }
+        let header = Header::decode(&mut Bytes::new(waiting, self.offset, self.endian())).map_err(self.malformed())?;
+        // The rest of it is in the next compressed record.
+        let is_whole = waiting.len() >= usize::from(header.size);
+        Ok(is_whole.then(|| (header, usize::from(header.size) - Header::BYTES)))
+    }
+
+    /// Handles records that are about the file itself; true if this was one. `buffer` has its body.
+    fn take_in(&mut self, header: Header, at: u64) -> Result<bool, FileError> {
+        self.aux.clear();
+        let (offset, endian) = (at + Header::BYTES as u64, self.endian());
+        let body = std::mem::take(&mut self.buffer);
+        let mut bytes = Bytes::new(&body, offset, endian);
+        let result = match header.kind {
+            kind::HEADER_ATTR => self.take_attr(&mut bytes).map(|()| true),
+            kind::HEADER_FEATURE => {
+                let taken = bytes
+                    .u64("a feature's number")
+                    .and_then(|number| self.features.read(u32::try_from(number).unwrap_or(u32::MAX), &mut bytes));
+                if let Err(error) = taken {
+                    self.problems.push(format!("a section of the stream is damaged ({error})"));
+                }
+                Ok(true)
+            }
+            kind::HEADER_BUILD_ID => {
+                match build_id(header.misc, &mut bytes) {
+                    Ok(found) => self.features.build_ids.extend(found),
+                    Err(error) => self.problems.push(format!("a build id of the stream is damaged ({error})")),
+                }
+                Ok(true)
+            }
+            kind::HEADER_TRACING_DATA => self.skip_tracing_data(&mut bytes).map(|()| true),
+            kind::COMPRESSED | kind::COMPRESSED2 => self.expand(header.kind, &mut bytes).map(|()| true),
+            kind::AUXTRACE => {
+                let size = bytes.u64("the size of a trace").map_err(self.malformed())?;
+                self.read_aux(size, offset).map(|()| false)
+            }
+            _ => Ok(false),
+        };
+        self.buffer = body;
+        result
+    }
+
+    fn take_attr(&mut self, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
+        let attr = EventAttr::decode(bytes).map_err(self.malformed())?;
+        let count = bytes.left() as u64 / 8;
+        let ids = bytes.words(count, "ids").map_err(self.malformed())?;
+        self.add_event(attr, ids.iter().collect());
+        Ok(())
+    }
+
+    fn skip_tracing_data(&mut self, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
+        let size = bytes.u32("the size of the tracing data").map_err(self.malformed())?;
+        let mut left = u64::from(size).next_multiple_of(8);
+        while left > 0 {
+            let step = left.min(1 << 16);
+            self.fill(step as usize)?;
+            left -= step;
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, kind: u32, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
+        let offset = bytes.offset();
+        let mut piece = bytes.rest();
+        if kind == kind::COMPRESSED2 {
+            let size = bytes.u64("the size of compressed records").map_err(self.malformed())?;
+            piece = bytes.take(size, "compressed records").map_err(self.malformed())?;
+        }
+        let path = self.path.clone();
+        let fail = |why| FileError::Compressed { path, offset, why };
+        let expander = match &mut self.expander {
+            Some(expander) => Ok(expander),
+            none => Expander::new().map(|expander| none.insert(expander)),
+        };
+        expander.and_then(|expander| expander.push(piece)).map_err(fail)
+    }
+
+    fn read_aux(&mut self, size: u64, offset: u64) -> Result<(), FileError> {
+        if size > AUX_MAX {
+            let fault = Fault::Value { what: "the size of a trace", value: size };
+            return Err(self.malformed()(DecodeError { offset, fault }));
+        }
+        let mut aux = std::mem::take(&mut self.aux);
+        let read = std::io::Read::by_ref(&mut self.reader).take(size).read_to_end(&mut aux);
+        let count = read.map_err(|source| FileError::Io { path: self.path.clone(), offset, source })?;
+        self.offset += count as u64;
+        if (count as u64) < size {
+            self.torn_at = Some(self.offset);
+        }
+        self.aux = aux;
+        Ok(())
+    }
+}

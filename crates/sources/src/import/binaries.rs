@@ -1,0 +1,99 @@
+//! Where a binary lies as a whole, from one executable mapping of it: the kernel tells of the mapping's file offset only, and addresses in the
+//! file's own terms are what symbols have.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSegment};
+
+const PAGE: u64 = 4096;
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    address: u64,
+    bytes: u64,
+    file_offset: u64,
+    file_bytes: u64,
+}
+
+/// A binary in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// First address.
+    pub start: u64,
+    /// Bytes from there.
+    pub bytes: u64,
+    /// Address in the process minus address in the file.
+    pub bias: u64,
+}
+
+/// Segments of the binaries that were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Binaries {
+    known: HashMap<String, Option<Vec<Segment>>>,
+}
+
+impl Binaries {
+    /// Where the binary at `path` lies, one of whose mappings begins at `address` and shows the file from `file_offset` on. Without the file (or with
+    /// another build of it) the mapping itself, with addresses taken to equal offsets.
+    pub fn place(&mut self, path: &str, build_id: &[u8], address: u64, bytes: u64, file_offset: u64) -> Placed {
+        let segments = self.known.entry(path.to_owned()).or_insert_with(|| segments(path, build_id));
+        let placed = segments.as_deref().and_then(|segments| placed(segments, address, file_offset));
+        placed.unwrap_or(Placed { start: address, bytes, bias: address.wrapping_sub(file_offset) })
+    }
+}
+
+fn placed(segments: &[Segment], address: u64, file_offset: u64) -> Option<Placed> {
+    let segment = segments.iter().find(|segment| {
+        let first = segment.file_offset & !(PAGE - 1);
+        (first..segment.file_offset.saturating_add(segment.file_bytes)).contains(&file_offset)
+    })?;
+    let bias = address.wrapping_sub(file_offset).wrapping_add(segment.file_offset).wrapping_sub(segment.address);
+    let first = segments.iter().map(|segment| segment.address).min()? & !(PAGE - 1);
+    let end = segments.iter().map(|segment| segment.address.saturating_add(segment.bytes)).max()?;
+    let bytes = end.saturating_sub(first).checked_next_multiple_of(PAGE)?;
+    Some(Placed { start: bias.wrapping_add(first), bytes, bias })
+}
+
+fn segments(path: &str, build_id: &[u8]) -> Option<Vec<Segment>> {
+    if !path.starts_with('/') || !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return None;
+    }
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    let found = file.build_id().ok().flatten().unwrap_or_default();
+    if !build_id.is_empty() && found != build_id {
+        return None;
+    }
+    let segments = file.segments().map(|segment| {
+        let (file_offset, file_bytes) = segment.file_range();
+        Segment { address: segment.address(), bytes: segment.size(), file_offset, file_bytes }
+    });
+    Some(segments.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_placed_by_any_of_its_segments() {
+        // As lld lays binaries out: addresses run ahead of file offsets by a page per segment.
+        let text = Segment { address: 0x2000, bytes: 0x5000, file_offset: 0x1000, file_bytes: 0x5000 };
+        let data = Segment { address: 0x8e00, bytes: 0x3000, file_offset: 0x6e00, file_bytes: 0x200 };
+        let head = Segment { address: 0, bytes: 0x800, file_offset: 0, file_bytes: 0x800 };
+        let want = Placed { start: 0x7f00_0000_0000, bytes: 0xc000, bias: 0x7f00_0000_0000 };
+        let segments = [head, text, data];
+        assert_eq!(placed(&segments, 0x7f00_0000_2000, 0x1000), Some(want));
+        assert_eq!(placed(&segments, 0x7f00_0000_8000, 0x6000), Some(want));
+        assert_eq!(placed(&segments, 0x7f00_0000_0000, 0xf000), None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_leaves_the_mapping() {
+        let placed = Binaries::default().place("/nowhere/lib.so", &[1], 0x5000, 0x1000, 0x3000);
+        assert_eq!(placed, Placed { start: 0x5000, bytes: 0x1000, bias: 0x2000 });
+    }
+}

@@ -1,0 +1,258 @@
+//! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes a raw trace.
+//!
+//! One pass: records are put in order of time round by round, as perf itself does ([`order`]); the side band becomes processes, threads, mappings and
+//! binaries ([`tasks`]), samples with a data address become accesses ([`samples`]). What the recording does not hold stays unknown, and is told
+//! in [`Imported::notes`].
+
+mod binaries;
+mod facts;
+mod order;
+mod output;
+mod samples;
+mod tasks;
+mod words;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use numapilot_perf::abi::kind;
+use numapilot_perf::file::Walker;
+use numapilot_perf::{Record, SideBand};
+use numapilot_trace::chunk::SessionEnd;
+
+use crate::error::SourceError;
+use crate::output::{Existing, prepare};
+use facts::Facts;
+use order::{Entry, Queue};
+use samples::Samples;
+
+/// Bytes read from the file at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// What to import, and where to.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// The recording; `-` for standard input.
+    pub input: PathBuf,
+    /// The trace.
+    pub output: PathBuf,
+    /// What becomes of an older trace of that name.
+    pub existing: Existing,
+}
+
+/// What became of the samples of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Samples in the file.
+    pub samples: u64,
+    /// Those that became accesses.
+    pub accesses: u64,
+    /// Those without a data address: the instruction touches no memory, or the event records none.
+    pub without_address: u64,
+    /// Those that touched memory of the kernel.
+    pub kernel_addresses: u64,
+    /// Those whose thread is not told.
+    pub without_thread: u64,
+    /// Accesses that a cache answered.
+    pub cached: u64,
+    /// Accesses whose latency is known.
+    pub with_latency: u64,
+    /// Accesses whose home node is known, and how many of these by the page's first touch.
+    pub with_home: u64,
+    /// See above.
+    pub home_by_first_touch: u64,
+    /// Page faults among the samples.
+    pub faults: u64,
+    /// Accesses whose CPU is known, and how many of these by the event's id.
+    pub with_cpu: u64,
+    /// See above.
+    pub cpu_by_id: u64,
+    /// Records that could not be decoded.
+    pub undecodable: u64,
+    /// Records that perf could not keep up with.
+    pub lost: u64,
+    /// Times that the kernel slowed sampling down.
+    pub throttled: u64,
+    /// AUX buffers that were cut or had collisions.
+    pub aux_flagged: u64,
+    /// Bytes of AUX traces that are of no kind that is decoded here, or no whole record.
+    pub aux_bytes_unread: u64,
+}
+
+/// A recording that was imported to a raw trace.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The trace.
+    pub dir: PathBuf,
+    /// What became of the samples.
+    pub counts: Counts,
+    /// What the recording lacks and what was made of it, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Imports a recording. The trace has its raw form then; `numapilot_flows::finalise` makes the tables.
+///
+/// # Errors
+/// If the file cannot be read or is no sound `perf.data`, or the trace cannot be written. No trace is left behind then.
+pub fn import(options: &ImportOptions) -> Result<Imported, SourceError> {
+    let is_stream = options.input.as_os_str() == "-";
+    if is_stream {
+        let stdin = BufReader::with_capacity(READ_BYTES, std::io::stdin().lock());
+        return Import::run(Walker::open_stream(stdin, Path::new("standard input"))?, options);
+    }
+    let path = &options.input;
+    let fail = |source| SourceError::Output {
+        path: path.clone(),
+        source,
+        remedy: "give the file that `perf record` wrote (perf.data, unless it was called otherwise)",
+    };
+    let file = File::open(path).map_err(fail)?;
+    let kind = file.metadata().map_err(fail)?;
+    let reader = BufReader::with_capacity(READ_BYTES, file);
+    if kind.is_file() || kind.is_dir() {
+        Import::run(Walker::open(reader, path)?, options)
+    } else {
+        Import::run(Walker::open_stream(reader, path)?, options)
+    }
+}
+
+struct Import<R> {
+    walker: Walker<R>,
+    queue: Queue,
+    samples: Option<Samples>,
+    first_bad: Option<String>,
+    output: PathBuf,
+    input: PathBuf,
+    undecodable: u64,
+    last_time: u64,
+    /// CPUs of event ids, where the recording lists them.
+    id_cpus: HashMap<u64, u32>,
+}
+
+impl<R: Read> Import<R> {
+    fn run(walker: Walker<R>, options: &ImportOptions) -> Result<Imported, SourceError> {
+        prepare(&options.output, options.existing)?;
+        let import = Import {
+            walker,
+            queue: Queue::default(),
+            samples: None,
+            first_bad: None,
+            output: options.output.clone(),
+            input: options.input.clone(),
+            undecodable: 0,
+            last_time: 0,
+            id_cpus: HashMap::new(),
+        };
+        let result = import.go();
+        if result.is_err() {
+            crate::output::discard(&options.output);
+        }
+        result
+    }
+
+    fn go(mut self) -> Result<Imported, SourceError> {
+        while let Some(item) = self.walker.next()? {
+            match item.header.kind {
+                kind::FINISHED_ROUND => {
+                    if !self.queue.has_aux() {
+                        self.flush(false)?;
+                    }
+                }
+                kind::AUXTRACE_INFO | kind::AUXTRACE | kind::TIME_CONV | kind::ID_INDEX => self.aux()?,
+                _ => {
+                    let (header, offset) = (item.header, item.offset);
+                    self.queue.bytes(item.body);
+                    let body = self.queue.last_bytes();
+                    let time = self.walker.session().peek_time(header, body);
+                    self.queue.record(header, offset, time);
+                }
+            }
+        }
+        self.flush(true)?;
+        self.finish()
+    }
+
+    /// Hands everything on that no later record can come before.
+    fn flush(&mut self, is_end: bool) -> Result<(), SourceError> {
+        let entries = self.queue.ready(is_end);
+        if self.samples.is_none() && (is_end || !entries.is_empty()) {
+            // The trace's own time begins with the first record that has one.
+            let origin = entries.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
+            let facts = Facts::of(&self.walker, &self.id_cpus);
+            self.samples = Some(Samples::create(&self.output, &self.input, facts, origin)?);
+        }
+        for entry in &entries {
+            self.handle(entry)?;
+        }
+        self.queue.forget(entries);
+        Ok(())
+    }
+
+    fn handle(&mut self, entry: &Entry) -> Result<(), SourceError> {
+        let Some(samples) = &mut self.samples else { return Ok(()) };
+        self.last_time = self.last_time.max(entry.time);
+        let Some(header) = entry.header else {
+            if let Some(access) = self.queue.access(entry) {
+                samples.access(&access, entry.time)?;
+            }
+            return Ok(());
+        };
+        let session = self.walker.session();
+        match session.decode(header, self.queue.body(entry), entry.offset) {
+            Ok(Record::Sample(event, sample)) => samples.sample(event, &session.events()[event], &sample, entry.time),
+            Ok(Record::SideBand(record, id)) => samples.side_band(&record, &id, entry.time),
+            Err(error) => {
+                self.undecodable += 1;
+                self.first_bad.get_or_insert_with(|| format!("{}: {error}", self.walker.path().display()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Records about AUX traces, as they stand in the file: `queue` takes the accesses in them.
+    fn aux(&mut self) -> Result<(), SourceError> {
+        let Some(item) = self.walker.current() else { return Ok(()) };
+        match self.walker.session().decode(item.header, item.body, item.offset) {
+            Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => self.queue.spe(item.aux, tid, cpu),
+            Ok(Record::SideBand(SideBand::AuxtraceInfo { kind, words }, _)) => self.queue.aux_info(kind, &words),
+            Ok(Record::SideBand(SideBand::TimeConv { shift, multiplier, zero }, _)) => {
+                self.queue.time_conversion(shift, multiplier, zero);
+            }
+            Ok(Record::SideBand(SideBand::IdIndex { entries }, _)) => {
+                let words: Vec<u64> = entries.iter().collect();
+                let known = words.chunks_exact(4).filter_map(|entry| Some((entry[0], u32::try_from(entry[2]).ok()?)));
+                self.id_cpus.extend(known);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.undecodable += 1;
+                self.first_bad.get_or_insert_with(|| format!("{}: {error}", self.walker.path().display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Imported, SourceError> {
+        let Some(samples) = self.samples else {
+            return Ok(Imported { dir: self.output, counts: Counts::default(), notes: Vec::new() });
+        };
+        let mut counts = samples.counts();
+        counts.undecodable = self.undecodable;
+        counts.aux_bytes_unread = self.queue.aux_bytes_unread();
+        // A stream tells its facts anywhere; files did at the start.
+        let facts = Facts::of(&self.walker, &self.id_cpus);
+        let notes = words::notes(&facts, &counts, &self.walker, self.first_bad.as_deref());
+        let end = SessionEnd {
+            end_order: self.last_time,
+            more: serde_json::Map::from_iter([
+                ("notes".to_owned(), serde_json::json!(notes)),
+                ("import".to_owned(), words::counts(&counts)),
+            ]),
+            ..SessionEnd::default()
+        };
+        samples.finish(&end)?;
+        Ok(Imported { dir: self.output, counts, notes })
+    }
+}
