@@ -7,7 +7,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build demo test bench lint fuzz page setup-demo setup-test setup-bench setup-web workloads clean help
+.PHONY: all build demo test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-web workloads clean help
 
 all: build
 
@@ -15,6 +15,7 @@ help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make test    set up, build, run every test"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
+	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
 	@echo "make lint    formatting and clippy, warnings as errors"
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
 	@echo "make page    the HTML report's script, after a change in web/"
@@ -47,6 +48,10 @@ test: setup-test workloads
 
 bench: setup-bench workloads
 	@tools/bench $(NUMAPILOT) $(BUILD)
+
+# Options in EXPERIMENTS: --quick, --for SECONDS, names of programs.
+experiments: workloads
+	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 
 lint: setup-demo setup-web
 	@cd web && npm run --silent check

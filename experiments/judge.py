@@ -1,0 +1,143 @@
+"""Published figures beside ours: errors, signs, orders, bounds. Pure, but for reading published.toml (whose comments define its fields)."""
+
+import sys
+import tomllib
+from dataclasses import dataclass
+
+import figures
+import plan
+
+METRICS = ("gain", "local")
+SIGNS = ("gain", "loss", "unchanged", "no loss")
+# Of what the authors measured we have the algorithm as its paper tells it and as its code has it: both are compared.
+STANDS_FOR = {"carrefour": ("carrefour", "carrefour-as-coded")}
+
+
+@dataclass
+class Comparison:
+    """One published statement beside ours. `error`: ours less published, in points (fractions); None where only a sign is published."""
+
+    program: str
+    policy: str
+    what: str
+    published: str
+    ours: float
+    error: float | None
+    agrees: bool
+    source: str
+    note: str = ""
+
+
+def load(path):
+    """The published figures; ends with a message if one of them is of an unknown kind or source."""
+    with open(path, "rb") as file:
+        try:
+            published = tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            sys.exit(f"experiments: {path}: {error}")
+    for kind, field, allowed in (("figure", "metric", METRICS), ("sign", "sign", SIGNS)):
+        for entry in published[kind]:
+            if entry[field] not in allowed:
+                sys.exit(f"experiments: {path}: {kind} of {entry['program']}: {field} is {entry[field]!r}; it must be one of {', '.join(allowed)}")
+    for kind in ("figure", "sign", "bound", "fix"):
+        for entry in published[kind]:
+            if entry["source"] not in published["sources"]:
+                sys.exit(f"experiments: {path}: {kind}: no source {entry['source']!r} under [sources]")
+    return published
+
+
+def sign_of(gain, within):
+    return "unchanged" if abs(gain) <= within else "gain" if gain > 0 else "loss"
+
+
+def sign_agrees(published, ours):
+    return ours in ("gain", "unchanged") if published == "no loss" else ours == published
+
+
+def figures_and_signs(study, published):
+    """Every published figure and sign of the programs that were run, beside ours."""
+    within = published["unchanged"]["within"]
+    rows = []
+    for entry in published["figure"] + published["sign"]:
+        by_policy = study.programs.get(entry["program"], {})
+        for policy in STANDS_FOR.get(entry["policy"], (entry["policy"],)):
+            if policy not in by_policy or plan.BASE not in by_policy:
+                continue
+            run = by_policy[policy]
+            gain = run.gain_over(by_policy[plan.BASE])
+            common = {"program": entry["program"], "policy": policy, "source": entry["source"], "note": entry.get("note", "")}
+            if "sign" in entry:
+                ours = sign_of(gain, within)
+                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=sign_agrees(entry["sign"], ours), **common))
+                continue
+            value = entry["value"]
+            ours = gain if entry["metric"] == "gain" else run.local
+            # A figure agrees in sign; how near it is, its error says.
+            agrees = entry["metric"] != "gain" or sign_of(gain, within) == sign_of(value, within)
+            what = {"gain": "gain", "local": "local share"}[entry["metric"]]
+            shown = f"{100 * value:+.0f} %" if entry["metric"] == "gain" else f"{100 * value:.0f} %"
+            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, **common))
+    return rows
+
+
+def orders(study, published):
+    """Programs with several published gains: (program, published order, ours, whether they agree), the slowest policy first."""
+    rows = []
+    for program, by_policy in study.programs.items():
+        known = {entry["policy"]: entry["value"] for entry in published["figure"] if entry["program"] == program and entry["metric"] == "gain"}
+        if len(known) < 2 or plan.BASE not in by_policy or any(policy not in by_policy for policy in known):
+            continue
+        known[plan.BASE] = 0.0
+        theirs = sorted(known, key=known.get)
+        ours = sorted(known, key=lambda policy: by_policy[policy].speed)
+        rows.append((program, theirs, ours, theirs == ours))
+    return rows
+
+
+def bounds(study, published):
+    """Published worst cases: (policy, bound, our worst gain, whose, whether it holds)."""
+    rows = []
+    for entry in published["bound"]:
+        for policy in STANDS_FOR.get(entry["policy"], (entry["policy"],)):
+            worst = figures.worst(figures.gains(study.programs, policy, plan.BASE))
+            if worst:
+                rows.append((policy, entry["worst"], *worst, worst[0] >= entry["worst"]))
+    return rows
+
+
+def fixes(study, published):
+    """MemProf's case studies: each figure of each fix beside ours."""
+    within = published["unchanged"]["within"]
+    rows = []
+    for entry in published["fix"]:
+        if entry["program"] not in study.fixes:
+            continue
+        before, after = study.fixes[entry["program"]]
+        base, spread, fixed = before[plan.BASE], before["interleave"], after[plan.BASE]
+        common = {"program": entry["program"], "source": entry["source"], "note": entry.get("note", "")}
+        for what, policy, value, ours in (
+            ("gain", entry["fix"], entry["gain"], fixed.gain_over(base)),
+            ("gain", "everything interleaved", entry["interleave"], spread.gain_over(base)),
+        ):
+            agrees = sign_of(value, within) == sign_of(ours, within)
+            rows.append(Comparison(what=what, policy=policy, published=f"{100 * value:+.3g} %", ours=ours, error=ours - value, agrees=agrees, **common))
+        for policy, value, run in (("as it was", entry["remote_before"], base), (entry["fix"], entry["remote_after"], fixed)):
+            ours = 1 - run.local
+            rows.append(Comparison(what="remote share", policy=policy, published=f"{100 * value:.3g} %", ours=ours, error=ours - value, agrees=True, **common))
+    return rows
+
+
+def missed(study, published):
+    """In words: what does not come out as published."""
+    said = []
+    for row in figures_and_signs(study, published) + fixes(study, published):
+        if not row.agrees:
+            by = f", {100 * row.error:+.0f} points off" if row.error is not None else ""
+            said.append(f"`{row.program}`, {row.policy}: published {row.published}, ours {100 * row.ours:+.1f} %{by}.")
+    for program, theirs, ours, agrees in orders(study, published):
+        if not agrees:
+            said.append(f"`{program}`: published order {' < '.join(theirs)}, ours {' < '.join(ours)}.")
+    for policy, bound, gain, program, holds in bounds(study, published):
+        if not holds:
+            said.append(f"{policy}: published never more than {-100 * bound:.0f} % worse than first touch, ours {100 * gain:+.1f} % (`{program}`).")
+    return said

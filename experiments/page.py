@@ -1,0 +1,164 @@
+"""The page of results, in Markdown. Pure: everything it says comes from the study, the published figures and their comparison."""
+
+import figures
+import judge
+import plan
+
+CAVEATS = """\
+## How to read it
+
+* Nothing here was measured on a machine. Programs were recorded on one simulated machine and simulated under each policy ([simulator](simulator.md),
+  [policies](policies.md)); published figures are of real machines and the original programs. Ours implement the same algorithms
+  ([workloads](../workloads/README.md)) at inputs that are small enough to record within a minute or so.
+* Recordings last 0.1 to 10 s of program time. A policy that decides every second needs longer, so each program's main part is repeated; its initialisation is
+  not. Repeated parts access the same pages again, and what the original does once and late is missing.
+* Machine parameters are facts of the machines (clocks, bandwidths, idle latencies; `models/`). Neither the model nor a policy was fitted to these results,
+  and no bound is set on them: this is a report and not a test.
+* `carrefour` is the algorithm as its paper has it, `carrefour-as-coded` as its released code has it. The authors measured the code. Both are compared with the
+  published figures.
+* The case studies are compared at equal work (main part repeated equally often), before and after the fix.
+* A gain is first touch's run time over the policy's, less 1: +100 % is twice as fast. Regret is a policy's run time over the optimum's, less 1.
+
+## Again
+
+`make experiments` sets up, builds, records, simulates and compares; `make experiments EXPERIMENTS=--quick` repeats for 5 s in place of 15, and
+`EXPERIMENTS="--quick pca is"` does only those programs. What was interrupted goes on where it was; recordings and results are kept in `build/experiments`.
+"""
+
+
+def percent(value, sign=True, digits=0):
+    if value is None:
+        return ""
+    rounded = round(100 * value, digits) + 0.0
+    return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def comparisons(rows):
+    shown = []
+    for row in rows:
+        error = "" if row.error is None else f"{percent(row.error, digits=1)}"
+        ours = percent(row.ours, row.what == "gain", 1)
+        source = row.source + (f" ({row.note})" if row.note else "")
+        shown.append([f"`{row.program}`", row.policy, row.what, row.published, f"{ours} %", error, "yes" if row.agrees else "**no**", source])
+    return table(["program", "policy or fix", "what", "published", "ours (simulated)", "error, points", "sign agrees", "source"], shown)
+
+
+def gains_table(runs, policies):
+    """Gains of every policy, with the best one in bold."""
+    others = [policy for policy in policies if policy != plan.BASE]
+    rows = []
+    for program, by in runs.items():
+        if plan.BASE not in by:
+            continue
+        gains = {policy: by[policy].gain_over(by[plan.BASE]) for policy in others if policy in by}
+        contest = [gain for policy, gain in gains.items() if policy != plan.OPTIMUM]
+        best = max(contest, default=None)
+        cells = []
+        for policy in others:
+            cell = percent(gains.get(policy), digits=1)
+            cells.append(f"**{cell}**" if policy != plan.OPTIMUM and gains.get(policy) == best and best > 0 else cell)
+        rows.append([f"`{program}`", f"{by[plan.BASE].seconds:.1f}", *cells])
+    return table(["gain, %", "first touch, s", *others], rows)
+
+
+def summary_table(runs, policies):
+    summed = figures.summary(runs, policies, plan.BASE, plan.OPTIMUM)
+    with_regret = any(row["regret"] is not None for row in summed)
+    rows = []
+    for row in summed:
+        worst, whose = row["worst"]
+        cells = [row["policy"], percent(row["mean"], digits=1), f"{percent(worst, digits=1)} (`{whose}`)"]
+        if with_regret:
+            cells += [percent(row["regret"], digits=1), f"{percent(row['most'][0], digits=1)} (`{row['most'][1]}`)" if row["most"] else ""]
+        rows.append(cells)
+    return table(["policy", "geometric mean of gains, %", "worst, %"] + ["mean regret, %", "greatest regret, %"] * with_regret, rows)
+
+
+def metrics_table(study):
+    """Local share, imbalance and latency under each policy, in one cell."""
+    rows = []
+    for program, by in study.programs.items():
+        cells = []
+        for policy in study.policies:
+            run = by.get(policy)
+            cells.append("" if run is None else f"{percent(run.local, False)} / {percent(run.imbalance, False)} / {run.latency_cycles or 0:.0f}")
+        rows.append([f"`{program}`", *cells])
+    return table(["local, % / imbalance, % / latency, cycles", *study.policies], rows)
+
+
+def order_lines(study, published):
+    lines = []
+    for program, theirs, ours, agrees in judge.orders(study, published):
+        tail = "as published" if agrees else f"published: {' < '.join(theirs)}"
+        lines.append(f"* `{program}`: {' < '.join(ours)}; {tail}.")
+    for policy, bound, gain, program, holds in judge.bounds(study, published):
+        verdict = "holds" if holds else "**does not hold**"
+        lines.append(f"* {policy}, never more than {-100 * bound:.0f} % worse than first touch: {verdict} (worst {percent(gain, digits=1)} %, `{program}`).")
+    return lines
+
+
+def by_a_policy(study):
+    """Where ours is not the best, or worse than doing nothing: first what matters most."""
+    every = [(plan.MACHINE, study.programs), *((machine, runs) for machine, runs in study.synthetic.items())]
+    found = []
+    for machine, runs in every:
+        for program, by in runs.items():
+            if "pilot" not in by:
+                continue
+            rivals = {policy: run for policy, run in by.items() if policy not in ("pilot", plan.OPTIMUM)}
+            best = max(rivals, key=lambda policy: rivals[policy].speed)
+            gap = rivals[best].speed / by["pilot"].speed - 1
+            if gap > 0.005:
+                gain, theirs = by["pilot"].gain_over(by[plan.BASE]), rivals[best].gain_over(by[plan.BASE])
+                found.append((gap, f"* `{program}` on {machine}: pilot {percent(gain, digits=1)} %, {best} {percent(theirs, digits=1)} %."))
+    return [line for _, line in sorted(found, reverse=True)]
+
+
+def page(study, published, failures, binary_hash, pictures):
+    """The whole page. `pictures`: paths of the plots by name, relative to the page."""
+
+    def picture(name):
+        return [f"![{name}]({pictures[name]})\n"] if name in pictures else []
+
+    parts = [
+        "# Published results, simulated\n",
+        "Written by `make experiments`, which records, simulates, compares and draws anew. All figures of ours are **simulated**: each program's main part\n"
+        f"repeated to {study.seconds:g} s at its recorded pace, 16 threads, seed 1; numapilot {binary_hash[:12]} (SHA-256 of the binary).\n",
+    ]
+    rows, fixes, policies = judge.figures_and_signs(study, published), judge.fixes(study, published), study.policies
+    if rows:
+        orders = "\n".join(order_lines(study, published)) + "\n"
+        parts += ["## Carrefour's results\n", f"Machine `{plan.MACHINE}`.\n", comparisons(rows), "From the slowest to the fastest, and bounds:\n", orders]
+    if fixes:
+        heading = f"## MemProf's case studies\n\nMachine `{plan.MEMPROF_MACHINE}`; main parts repeated {study.repeat} times.\n"
+        parts += [heading, *picture("case-studies"), comparisons(fixes)]
+    if rows or fixes:
+        missed = [f"* {line}" for line in judge.missed(study, published)]
+        within = published["unchanged"]["within"]
+        parts += [f"## What is missed\n\nSigns and orders that differ; a change of up to {100 * within:.0f} % counts as none.\n"]
+        parts += ["\n".join(missed or ["No sign and no order differs."]) + "\n"]
+    if study.programs:
+        parts += ["## Every program under every policy\n", *picture("gains"), gains_table(study.programs, policies), summary_table(study.programs, policies)]
+        parts += [*picture("imbalance"), *picture("local"), *picture("latency"), metrics_table(study)]
+    for machine, runs in study.synthetic.items():
+        if runs:
+            heading = f"## Synthetic workloads on `{machine}`\n"
+            parts += [heading, *picture(f"synthetic-{machine}"), gains_table(runs, policies), summary_table(runs, policies)]
+    places = [(plan.MACHINE, study.programs), *study.synthetic.items()]
+    everything = {f"{name}, {machine}": by for machine, runs in places for name, by in runs.items()}
+    if len(everything) > len(study.programs):
+        parts += ["## All programs, workloads and machines\n", summary_table(everything, policies)]
+    behind = by_a_policy(study)
+    if behind:
+        parts += ["## Where pilot is not the fastest\n\nBy more than 0.5 %, greatest distance first.\n", "\n".join(behind) + "\n"]
+    if failures:
+        parts += ["## What failed\n", "\n".join(f"* {failure.splitlines()[0]}" for failure in failures) + "\n"]
+    parts.append(CAVEATS)
+    sources = "\n".join(f"* {key}: {text}." for key, text in published["sources"].items())
+    parts.append(f"## Sources\n\n{sources}\n")
+    return "\n".join(parts)

@@ -1,0 +1,87 @@
+"""What is run: programs, variants, policies, machines; and the results by what they answer. No files, no processes."""
+
+import os
+from dataclasses import dataclass
+
+from figures import Run
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BASE = "first-touch"
+OPTIMUM = "optimum"
+POLICIES = [BASE, "interleave", "kernel-balancing", "carrefour", "carrefour-as-coded", "carrefour-lp", "pilot"]
+MACHINE = "opteron-8385"
+MEMPROF_MACHINE = "memprof-a"
+SYNTHETIC_MACHINES = [MACHINE, "memprof-c", "x1-32xlarge", "epyc-2s-nps4"]
+# Each program in the variant whose placement is that of the published program.
+PROGRAMS = {
+    "streamcluster": "naive",
+    "facerec": "naive",
+    "psearchy": "naive",
+    "pca": "naive",
+    "is": "serial",
+    "cg": "parallel",
+    "mg": "parallel",
+    "bt": "parallel",
+    "swaptions": "naive",
+    "phases": "naive",
+    "bfs": "naive",
+    "webserver": "naive",
+}
+# MemProf's case studies: the variant that does what its authors did.
+FIXED = {"streamcluster": "interleaved", "facerec": "replicated", "psearchy": "local", "webserver": "pinned"}
+SYNTHETIC = os.path.join(ROOT, "workloads", "synthetic")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One `numapilot simulate`: of a recording (program and variant) or of a description (a TOML file)."""
+
+    label: str
+    options: tuple
+    program: str = ""
+    variant: str = ""
+    description: str = ""
+
+
+def synthetic_names():
+    return sorted(name[:-5] for name in os.listdir(SYNTHETIC) if name.endswith(".toml"))
+
+
+def jobs(programs, policies, seconds, repeat, with_synthetic):
+    """Short ones first, so that there is something to look at early."""
+    listed = ",".join(policies)
+    wanted = []
+    if with_synthetic:
+        for machine in SYNTHETIC_MACHINES:
+            for name in synthetic_names():
+                path = os.path.join(SYNTHETIC, f"{name}.toml")
+                wanted.append(Job(f"synthetic/{machine}/{name}", ("--policy", listed, "--machine", machine), description=path))
+    for program in programs:
+        if program in FIXED:
+            # The same work before and after: as often repeated, not for as long.
+            options = ("--machine", MEMPROF_MACHINE, "--repeat", str(repeat), "--policy")
+            wanted.append(Job(f"memprof/{program}/before", (*options, f"{BASE},interleave"), program, PROGRAMS[program]))
+            wanted.append(Job(f"memprof/{program}/after", (*options, BASE), program, FIXED[program]))
+    for program in programs:
+        options = ("--machine", MACHINE, "--for", f"{seconds:g}", "--policy", listed)
+        wanted.append(Job(f"program/{program}", options, program, PROGRAMS[program]))
+    return wanted
+
+
+class Study:
+    """All results, by what they answer. `results`: the answers of `simulate --json` by label."""
+
+    def __init__(self, results, policies, seconds, repeat):
+        self.policies, self.seconds, self.repeat = policies, seconds, repeat
+        runs = {label: {run["policy"]: Run(run) for run in answer["runs"]} for label, answer in results.items()}
+        self.programs = {name: runs[f"program/{name}"] for name in PROGRAMS if f"program/{name}" in runs}
+        self.fixes = {
+            name: (runs[f"memprof/{name}/before"], runs[f"memprof/{name}/after"])
+            for name in FIXED
+            if f"memprof/{name}/before" in runs and f"memprof/{name}/after" in runs
+        }
+        self.synthetic = {machine: {} for machine in SYNTHETIC_MACHINES}
+        for label in sorted(runs):
+            kind, *rest = label.split("/")
+            if kind == "synthetic":
+                self.synthetic[rest[0]][rest[1]] = runs[label]

@@ -1,0 +1,134 @@
+"""Records and simulates, with everything kept in one folder. The only file here that starts processes."""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import plan
+
+RATE_HZ = "500000"
+# Simulations at once; each takes one core and up to a few hundred MB.
+AT_ONCE = 2
+
+
+def write(path, text):
+    """Wholly or not at all."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
+
+
+def hash_of(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Failed(Exception):
+    """A command that failed; says which, and what it said."""
+
+
+def run(command, cwd=None):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, check=False)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}: failed with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+class Lab:
+    """One binary, one folder of instrumented programs, one folder of results."""
+
+    def __init__(self, numapilot, workloads, out):
+        self.numapilot, self.workloads, self.out = map(os.path.abspath, (numapilot, workloads, out))
+        if not os.access(self.numapilot, os.X_OK):
+            sys.exit(f"experiments: {numapilot}: no such program; `make build` makes it")
+        self.binary_hash = hash_of(self.numapilot)
+        self.said = threading.Lock()
+
+    def policies(self):
+        """Ours and the published ones, and the optimum if this binary knows it."""
+        known = {line.split()[0] for line in run([self.numapilot, "simulate", "--list"]).splitlines() if line[:1].strip()}
+        return plan.POLICIES + [plan.OPTIMUM] * (plan.OPTIMUM in known)
+
+    def trace(self, job):
+        return os.path.join(self.out, "traces", f"{job.program}-{job.variant}.numatrace")
+
+    def record(self, job):
+        """Once; the program verifies itself. Recordings run one at a time, as they use all cores."""
+        trace = self.trace(job)
+        if os.path.exists(os.path.join(trace, "meta.json")):
+            return
+        program = os.path.join(self.workloads, job.program)
+        if not os.access(program, os.X_OK):
+            raise Failed(f"{program}: no such program; `make workloads` makes it")
+        os.makedirs(os.path.dirname(trace), exist_ok=True)
+        unfinished = trace.replace(".numatrace", "-unfinished.numatrace")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        options = ["--quiet", "--machine", plan.MACHINE, "--rate", RATE_HZ, "-o", unfinished]
+        begun = time.monotonic()
+        run([self.numapilot, "record", *options, "--", program, "--variant", job.variant], cwd=self.out)
+        os.replace(unfinished, trace)
+        self.say(f"recorded {job.program}, {job.variant}: {time.monotonic() - begun:.0f} s")
+
+    def say(self, text):
+        with self.said:
+            print(text, file=sys.stderr, flush=True)
+
+    def key(self, job):
+        """What a result depends on."""
+        source = job.description or os.path.join(self.trace(job), "meta.json")
+        return {"binary": self.binary_hash, "options": list(job.options), "input": hash_of(source)}
+
+    def simulate(self, job):
+        """The answer of one simulation, without its series over time; from the last run if nothing has changed since."""
+        path = os.path.join(self.out, "simulated", f"{job.label}.json")
+        key = self.key(job)
+        try:
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            if kept["key"] == key:
+                return kept["answer"]
+        except (OSError, ValueError, KeyError):
+            pass  # Absent, or from another version: made anew.
+        begun = time.monotonic()
+        answer = trimmed(json.loads(run([self.numapilot, "simulate", job.description or self.trace(job), *job.options, "--json", "--quiet"])))
+        write(path, json.dumps({"key": key, "answer": answer}))
+        self.say(f"simulated {job.label}: {time.monotonic() - begun:.0f} s")
+        return answer
+
+    def results(self, jobs):
+        """Answers by label, and what failed: one failure costs its own rows only."""
+        answers, failures = {}, []
+        ready = []
+        for job in jobs:
+            try:
+                if job.program:
+                    self.record(job)
+                ready.append(job)
+            except Failed as error:
+                failures.append(str(error))
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            futures = {pool.submit(self.simulate, job): job for job in ready}
+            for future in concurrent.futures.as_completed(futures):
+                try:
+                    answers[futures[future].label] = future.result()
+                except Failed as error:
+                    failures.append(str(error))
+                self.say(f"{len(answers)} of {len(jobs)}")
+        for failure in failures:
+            self.say(f"experiments: {failure}")
+        return answers, failures
+
+
+def trimmed(answer):
+    """Without what is long and of no use here."""
+    for one in answer["runs"]:
+        for long in ("series", "labels", "threads"):
+            one.pop(long, None)
+    return answer

@@ -1,0 +1,170 @@
+"""Holds the experiments' scripts to a tiny answer of `numapilot simulate --json`, whose path the environment names in SIMULATE_JSON.
+
+Run by crates/cli/tests/experiments.rs, which makes that answer. Nothing here judges the simulator's figures.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+from xml.etree import ElementTree
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, FOLDER)
+sys.dont_write_bytecode = True
+
+import figures  # noqa: E402
+import judge  # noqa: E402
+import page  # noqa: E402
+import plan  # noqa: E402
+import plots  # noqa: E402
+import runner  # noqa: E402
+import svg  # noqa: E402
+
+
+def answer(speeds):
+    """The answer that was made, with run times changed so that each policy's speed over first touch is known."""
+    with open(os.environ["SIMULATE_JSON"], encoding="utf-8") as file:
+        made = runner.trimmed(json.load(file))
+    like = json.dumps(made["runs"][0])
+    made["runs"] = [json.loads(like) for _ in speeds]
+    for run, (policy, speed) in zip(made["runs"], speeds.items()):
+        run.update(policy=policy, run_time_ns=1e10 / speed)
+    return made
+
+
+def study(results, policies):
+    return plan.Study(results, policies, 5.0, 3)
+
+
+class Figures(unittest.TestCase):
+    def test_a_real_answer_is_understood(self):
+        with open(os.environ["SIMULATE_JSON"], encoding="utf-8") as file:
+            made = json.load(file)
+        for run, gain in zip(made["runs"], made["gains"]):
+            base, one = figures.Run(made["runs"][0]), figures.Run(run)
+            self.assertAlmostEqual(one.gain_over(base), gain, places=9)
+            self.assertTrue(0 <= one.local <= 1 and one.latency_cycles > 0 and one.seconds > 0, run["policy"])
+
+    def test_means_worst_and_regret(self):
+        runs = study({
+            "program/pca": answer({"first-touch": 1.0, "interleave": 2.0, "optimum": 2.5}),
+            "program/is": answer({"first-touch": 1.0, "interleave": 0.5, "optimum": 1.0}),
+        }, ["first-touch", "interleave", "optimum"]).programs
+        row = figures.summary(runs, ["interleave"], "first-touch", "optimum")[0]
+        self.assertAlmostEqual(row["mean"], 0.0)
+        self.assertAlmostEqual(row["worst"][0], -0.5)
+        self.assertEqual(row["worst"][1], "is")
+        self.assertAlmostEqual(row["regret"], (0.25 + 1.0) / 2)
+        self.assertAlmostEqual(row["most"][0], 1.0)
+        self.assertIsNone(figures.summary(runs, ["interleave"], "first-touch", "absent")[0]["regret"])
+
+    def test_a_run_that_was_cut_off_counts_by_what_it_got_done(self):
+        made = answer({"first-touch": 1.0, "interleave": 1.0})["runs"]
+        made[1]["progress"] = made[0]["progress"] / 2
+        self.assertAlmostEqual(figures.Run(made[1]).gain_over(figures.Run(made[0])), -0.5)
+
+
+class Judgement(unittest.TestCase):
+    published = judge.load(os.path.join(FOLDER, "published.toml"))
+
+    def test_signs(self):
+        self.assertEqual([judge.sign_of(gain, 0.05) for gain in (0.2, -0.2, 0.04, -0.04)], ["gain", "loss", "unchanged", "unchanged"])
+        self.assertTrue(judge.sign_agrees("no loss", "unchanged") and judge.sign_agrees("no loss", "gain"))
+        self.assertFalse(judge.sign_agrees("no loss", "loss") or judge.sign_agrees("unchanged", "gain"))
+
+    def test_a_wrong_order_sign_and_bound_are_named(self):
+        everything = study({
+            "program/streamcluster": answer({"first-touch": 1.0, "interleave": 3.0, "carrefour": 1.5, "carrefour-as-coded": 2.8}),
+            "program/bt": answer({"first-touch": 1.0, "interleave": 1.2, "carrefour": 0.9}),
+        }, plan.POLICIES)
+        said = "\n".join(judge.missed(everything, self.published))
+        self.assertIn("`streamcluster`: published order first-touch < interleave < carrefour, ours first-touch < carrefour < interleave", said)
+        self.assertIn("`bt`, interleave: published loss, ours +20.0 %", said)
+        self.assertIn("`bt`, carrefour: published no loss, ours -10.0 %", said)
+        self.assertIn("carrefour: published never more than 4 % worse than first touch, ours -10.0 % (`bt`)", said)
+        self.assertNotIn("carrefour-as-coded", said)
+        rows = {(row.program, row.policy): row for row in judge.figures_and_signs(everything, self.published)}
+        self.assertAlmostEqual(rows["streamcluster", "interleave"].error, 1.0)
+        self.assertAlmostEqual(rows["streamcluster", "carrefour-as-coded"].error, 0.0)
+
+    def test_fixes_are_compared_with_the_program_as_it_was(self):
+        cases = study({
+            "memprof/psearchy/before": answer({"first-touch": 1.0, "interleave": 0.78}),
+            "memprof/psearchy/after": answer({"first-touch": 1.1}),
+        }, plan.POLICIES)
+        rows = {(row.what, row.policy): row for row in judge.fixes(cases, self.published)}
+        self.assertAlmostEqual(rows["gain", "local allocation"].error, 0.018)
+        self.assertAlmostEqual(rows["gain", "everything interleaved"].error, 0.0)
+
+    def test_every_published_statement_belongs_to_something_that_is_run(self):
+        for kind in ("figure", "sign", "fix"):
+            for entry in self.published[kind]:
+                self.assertIn(entry["program"], plan.FIXED if kind == "fix" else plan.PROGRAMS)
+                self.assertIn(entry.get("policy", plan.BASE), plan.POLICIES)
+
+
+class Shown(unittest.TestCase):
+    def test_page_and_plots(self):
+        speeds = {policy: 1.0 + index / 4 for index, policy in enumerate(plan.POLICIES)}
+        results = {"program/pca": answer(speeds), "memprof/facerec/before": answer(speeds), "memprof/facerec/after": answer({"first-touch": 1.4})}
+        results[f"synthetic/{plan.MACHINE}/bursts"] = answer({**speeds, "pilot": 0.5})
+        everything = study(results, plan.POLICIES)
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        drawings = plots.drawings(everything, published)
+        self.assertEqual(sorted(drawings), ["case-studies", "gains", "imbalance", "latency", "local", f"synthetic-{plan.MACHINE}"])
+        for drawing in drawings.values():
+            ElementTree.fromstring(drawing)
+        text = page.page(everything, published, ["simulate broke: why"], "0123456789abcdef", {name: f"p/{name}.svg" for name in drawings})
+        needed = ["| `pca` | interleave | local share | 25 % |", "`bursts` on opteron-8385: pilot -50.0 %", "simulate broke: why", "## All programs"]
+        for passage in [*needed, *(f"](p/{name}.svg)" for name in drawings)]:
+            self.assertIn(passage, text)
+
+    def test_ticks_enclose(self):
+        for low, high in ((0, 1), (-7.6, 213), (0, 0.03), (-0.2, 4000)):
+            marks = svg.ticks(low, high)
+            self.assertTrue(marks[0] <= low and marks[-1] >= high and 3 <= len(marks) <= 10, marks)
+
+    def test_a_cut_off_bar_says_its_value(self):
+        drawn = svg.grouped_bars("t", "%", ["a"], ["s"], {"a": {"s": 400.0}}, {}, limit=100.0)
+        self.assertIn(">400<", drawn)
+
+
+class Kept(unittest.TestCase):
+    def test_results_are_kept_until_binary_options_or_input_change(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary, description = os.path.join(folder, "numapilot"), os.path.join(folder, "w.toml")
+            script = "#!/bin/sh\necho x >> {}/calls\ncat '{}'\n".format(folder, os.environ["SIMULATE_JSON"])
+            runner.write(binary, script)
+            os.chmod(binary, 0o755)
+            runner.write(description, "a = 1\n")
+            job = plan.Job("synthetic/m/w", ("--policy", "first-touch"), description=description)
+
+            def calls():
+                answers, failures = runner.Lab(binary, folder, folder).results([job])
+                self.assertEqual((list(answers), failures), ([job.label], []))
+                with open(os.path.join(folder, "calls"), encoding="utf-8") as file:
+                    return len(file.readlines())
+
+            self.assertEqual([calls(), calls()], [1, 1])
+            runner.write(description, "a = 2\n")
+            self.assertEqual(calls(), 2)
+            job = plan.Job(job.label, ("--policy", "interleave"), description=description)
+            self.assertEqual(calls(), 3)
+            runner.write(binary, script + "\n")
+            os.chmod(binary, 0o755)
+            self.assertEqual(calls(), 4)
+
+    def test_a_program_that_is_not_there_costs_its_own_rows_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary = os.path.join(folder, "numapilot")
+            runner.write(binary, "#!/bin/sh\nexit 1\n")
+            os.chmod(binary, 0o755)
+            answers, failures = runner.Lab(binary, folder, folder).results(plan.jobs(["pca"], plan.POLICIES, 1.0, 1, False))
+            self.assertEqual(answers, {})
+            self.assertIn("no such program", failures[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
