@@ -15,6 +15,7 @@ mod error;
 pub mod file;
 pub mod ibs;
 mod parts;
+pub mod pmu;
 mod sample;
 mod session;
 mod side_band;

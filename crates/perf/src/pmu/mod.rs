@@ -1,0 +1,38 @@
+//! What a machine offers for sampling memory accesses: its PMUs as sysfs lists them (`/sys/bus/event_source/devices`, described in
+//! `Documentation/ABI/testing/sysfs-bus-event_source-devices-*`), and the events to open, as data. Read under a root prefix; nothing is opened. What is
+//! there is decided by these files, never by the processor's model.
+
+mod format;
+mod offer;
+mod sysfs;
+
+pub use format::{Field, Word};
+pub use offer::{Offer, Sampler, Wish, offers};
+pub use sysfs::{Pmu, read};
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a PMU cannot be described.
+#[derive(Debug, Error)]
+pub enum PmuError {
+    /// A file holds what the kernel never writes.
+    #[error("{}: {what}; the kernel never writes this: check what is mounted there", path.display())]
+    Nonsense {
+        /// File.
+        path: PathBuf,
+        /// What it holds.
+        what: String,
+    },
+    /// An event asks for what the PMU does not have.
+    #[error("{pmu}: event `{event}`: {what}")]
+    Event {
+        /// PMU.
+        pmu: String,
+        /// The event's terms.
+        event: String,
+        /// What is wrong.
+        what: String,
+    },
+}

@@ -1,0 +1,184 @@
+//! Which events sample memory accesses here, and their descriptions.
+
+use super::PmuError;
+use super::sysfs::Pmu;
+use crate::abi::{attr_flag, sample};
+use crate::attr::EventAttr;
+
+/// A way to sample memory accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sampler {
+    /// AMD IBS: micro-operations of every kind, one event per CPU.
+    IbsOp,
+    /// Intel PEBS: loads with at least some latency.
+    PebsLoads,
+    /// Intel PEBS: stores.
+    PebsStores,
+    /// Arm SPE: packets in an AUX buffer.
+    Spe,
+}
+
+/// What is wanted of the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Operations (IBS, SPE) or events (PEBS) per sample.
+    pub period: u64,
+    /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
+    pub least_latency: u64,
+    /// Physical addresses: for privileged users only.
+    pub physical: bool,
+    /// Call chains.
+    pub callchain: bool,
+    /// User code only.
+    pub user_only: bool,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish { period: 100_000, least_latency: 0, physical: false, callchain: true, user_only: true }
+    }
+}
+
+/// Events that belong together: open the first as the leader of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Way.
+    pub sampler: Sampler,
+    /// PMU.
+    pub pmu: String,
+    /// CPUs on which it counts; `None`: all.
+    pub cpus: Option<String>,
+    /// Events. The last one gives the samples.
+    pub events: Vec<EventAttr>,
+    /// What of the wish cannot be had.
+    pub lacking: Vec<&'static str>,
+}
+
+/// Everything that these PMUs offer.
+///
+/// # Errors
+/// If a PMU's own event does not fit its own format.
+pub fn offers(pmus: &[Pmu], wish: &Wish) -> Result<Vec<Offer>, PmuError> {
+    let mut out = Vec::new();
+    for pmu in pmus {
+        match pmu.name.as_str() {
+            "ibs_op" => out.push(ibs(pmu, wish)?),
+            // A hybrid processor's performance cores; its others measure no latencies.
+            "cpu" | "cpu_core" => out.extend(pebs(pmu, wish)?),
+            name if name.starts_with("arm_spe_") => out.push(spe(pmu, wish)?),
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+const EXCLUDE_KERNEL: u32 = 5;
+const EXCLUDE_HYPERVISOR: u32 = 6;
+const PRECISE_IP: u32 = 15;
+
+fn common(attr: EventAttr, wish: &Wish, fields: u64) -> EventAttr {
+    let optional = [(wish.physical, sample::PHYS_ADDR), (wish.callchain, sample::CALLCHAIN)];
+    let optional = optional.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit);
+    let excluded = u64::from(wish.user_only) * (1 << EXCLUDE_KERNEL | 1 << EXCLUDE_HYPERVISOR);
+    let base =
+        sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::ADDR | sample::CPU | sample::PERIOD;
+    EventAttr {
+        period_or_freq: wish.period,
+        sample_type: base | fields | optional,
+        flags: attr.flags | excluded | 1 << attr_flag::SAMPLE_ID_ALL,
+        ..attr
+    }
+}
+
+/// AMD IBS. The kernel takes periods that are multiples of 16 from 0x90 to 0x7fffff0.
+fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
+    let mut terms: Vec<String> = Vec::new();
+    let mut lacking = Vec::new();
+    // Micro-operations rather than cycles, so that a sample stands for operations.
+    if pmu.format.contains_key("cnt_ctl") {
+        terms.push("cnt_ctl=1".to_owned());
+    } else {
+        lacking.push("samples are spaced by cycles, not by operations");
+    }
+    // The kernel's filter, in software; without it IBS counts everything or refuses.
+    if wish.user_only {
+        match pmu.format.contains_key("swfilt") {
+            true => terms.push("swfilt=1".to_owned()),
+            false => lacking.push("the kernel's own accesses are sampled as well"),
+        }
+    }
+    if wish.least_latency > 0 {
+        // From 128 to 2048 cycles, in steps of 128.
+        match pmu.format.contains_key("ldlat") {
+            true => terms.push(format!("ldlat={}", wish.least_latency.next_multiple_of(128).clamp(128, 2048))),
+            false => lacking.push("loads cannot be chosen by latency"),
+        }
+    }
+    let attr = common(pmu.event(&terms.join(","))?, wish, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
+    let period = (wish.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
+    let has_filter = pmu.format.contains_key("swfilt");
+    let flags = if has_filter { attr.flags } else { attr.flags & !(1 << EXCLUDE_KERNEL | 1 << EXCLUDE_HYPERVISOR) };
+    let events = vec![EventAttr { period_or_freq: period, flags, ..attr }];
+    Ok(Offer { sampler: Sampler::IbsOp, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
+}
+
+/// Intel PEBS. Some processors want an auxiliary event to lead.
+fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
+    let fields = sample::DATA_SRC | sample::WEIGHT_STRUCT;
+    let offer = |sampler, events, lacking| {
+        let (pmu, cpus) = (pmu.name.clone(), pmu.cpus.clone());
+        Offer { sampler, pmu, cpus, events, lacking }
+    };
+    let precise = |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << PRECISE_IP, ..attr };
+    let mut out = Vec::new();
+    if pmu.events.contains_key("mem-loads") {
+        let mut load = pmu.event("mem-loads")?;
+        // The least that the kernel takes is 3: loads that hit the first cache.
+        if let Some(field) = pmu.format.get("ldlat") {
+            field.set(&mut load, wish.least_latency.clamp(3, 0xffff));
+        }
+        let mut events = Vec::new();
+        if pmu.events.contains_key("mem-loads-aux") {
+            events.push(common(pmu.event("mem-loads-aux")?, &Wish { period: 0, ..*wish }, fields));
+        }
+        events.push(precise(common(load, wish, fields), 2));
+        out.push(offer(Sampler::PebsLoads, events, Vec::new()));
+    }
+    if pmu.events.contains_key("mem-stores") {
+        let store = precise(common(pmu.event("mem-stores")?, wish, fields), 2);
+        out.push(offer(
+            Sampler::PebsStores,
+            vec![store],
+            vec!["most processors tell of stores only whether they hit the first cache"],
+        ));
+    }
+    Ok(out)
+}
+
+/// Arm SPE: loads and stores, with time stamps.
+fn spe(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
+    let mut terms = Vec::new();
+    let mut lacking = Vec::new();
+    for (term, wanted) in [
+        ("ts_enable", true),
+        ("load_filter", true),
+        ("store_filter", true),
+        ("jitter", true),
+        ("pa_enable", wish.physical),
+    ] {
+        if wanted && pmu.format.contains_key(term) {
+            terms.push(format!("{term}=1"));
+        }
+    }
+    if wish.least_latency > 0 && pmu.format.contains_key("min_latency") {
+        terms.push(format!("min_latency={}", wish.least_latency.min(0xfff)));
+    }
+    if wish.callchain {
+        lacking.push("SPE has no call chains");
+    }
+    // The buffer's own unit: periods below the smallest interval are refused.
+    let least = pmu.caps.get("min_interval").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let wish = Wish { period: wish.period.max(least), callchain: false, physical: false, ..*wish };
+    let events = vec![common(pmu.event(&terms.join(","))?, &wish, 0)];
+    Ok(Offer { sampler: Sampler::Spe, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
+}

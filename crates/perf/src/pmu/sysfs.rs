@@ -1,0 +1,104 @@
+//! Reads PMUs from sysfs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::PmuError;
+use super::format::Field;
+use crate::attr::EventAttr;
+
+const FOLDER: &str = "sys/bus/event_source/devices";
+/// The kernel's files hold a page at most.
+const FILE_MAX: u64 = 4096;
+/// More entries than any kernel has.
+const ENTRIES_MAX: usize = 10_000;
+
+/// A PMU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pmu {
+    /// Name.
+    pub name: String,
+    /// Its number: `perf_event_attr.type`.
+    pub kind: u32,
+    /// Fields of its events' descriptions.
+    pub format: BTreeMap<String, Field>,
+    /// Named events, as terms.
+    pub events: BTreeMap<String, String>,
+    /// Capabilities.
+    pub caps: BTreeMap<String, String>,
+    /// CPUs on which it counts (of hybrid processors), or on which to open it (of uncore PMUs); `None`: all.
+    pub cpus: Option<String>,
+}
+
+/// Reads every PMU under `root`, in the order of their names; none where the folder is not there.
+///
+/// # Errors
+/// If a file that is there holds nonsense.
+pub fn read(root: &Path) -> Result<Vec<Pmu>, PmuError> {
+    names(&root.join(FOLDER)).into_iter().map(|name| Pmu::read(&root.join(FOLDER).join(&name), name)).collect()
+}
+
+impl Pmu {
+    fn read(folder: &Path, name: String) -> Result<Pmu, PmuError> {
+        let nonsense = |path: PathBuf, what: String| PmuError::Nonsense { path, what };
+        let kind = text(&folder.join("type")).unwrap_or_default();
+        let kind =
+            kind.parse().map_err(|_| nonsense(folder.join("type"), format!("{kind:?} is no number of a PMU")))?;
+        let mut format = BTreeMap::new();
+        for field in names(&folder.join("format")) {
+            let path = folder.join("format").join(&field);
+            let content = text(&path).unwrap_or_default();
+            let parsed = Field::parse(&content).ok_or_else(|| nonsense(path, format!("{content:?} is no field")))?;
+            format.insert(field, parsed);
+        }
+        let all = |sub: &str| {
+            let entries = names(&folder.join(sub)).into_iter();
+            entries.filter_map(|entry| Some((entry.clone(), text(&folder.join(sub).join(entry))?))).collect()
+        };
+        let cpus = text(&folder.join("cpus")).or_else(|| text(&folder.join("cpumask")));
+        Ok(Pmu { name, kind, format, events: all("events"), caps: all("caps"), cpus })
+    }
+
+    /// The description of an event given by terms (`event=0xcd,umask=0x1,ldlat=3`), or by the name of one in [`Pmu::events`].
+    ///
+    /// # Errors
+    /// If a term names no field, or its value does not fit.
+    pub fn event(&self, event: &str) -> Result<EventAttr, PmuError> {
+        let terms = self.events.get(event).map_or(event, String::as_str);
+        let mut attr = EventAttr { kind: self.kind, ..EventAttr::default() };
+        for term in terms.split(',').map(str::trim).filter(|term| !term.is_empty()) {
+            let (name, value) = term.split_once('=').unwrap_or((term, "1"));
+            self.set(&mut attr, name, value, terms)?;
+        }
+        Ok(attr)
+    }
+
+    fn set(&self, attr: &mut EventAttr, name: &str, value: &str, event: &str) -> Result<(), PmuError> {
+        let fail = |what: String| PmuError::Event { pmu: self.name.clone(), event: event.to_owned(), what };
+        let number = match value.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => value.parse(),
+        };
+        let number = number.map_err(|_| fail(format!("{name}={value} has no number")))?;
+        let field = self.format.get(name).ok_or_else(|| fail(format!("the PMU has no field {name}")))?;
+        if field.set(attr, number) { Ok(()) } else { Err(fail(format!("{name} has room for {} bits", field.width()))) }
+    }
+}
+
+/// Names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// A file's text, trimmed; `None` if it is not there or may not be read.
+fn text(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(FILE_MAX).read_to_string(&mut text).ok()?;
+    Some(text.trim().to_owned())
+}
