@@ -102,7 +102,13 @@ def order_lines(study, published):
     return lines
 
 
-def by_a_policy(study):
+def notes(study):
+    """Where the replay is doubtful: the simulator's own words."""
+    of_base = {program: by[plan.BASE].notes for program, by in study.programs.items() if plan.BASE in by}
+    return [f"* `{program}`: {' '.join(said)}" for program, said in of_base.items() if said]
+
+
+def where_behind(study):
     """Where ours is not the best, or worse than doing nothing: first what matters most."""
     every = [(plan.MACHINE, study.programs), *((machine, runs) for machine, runs in study.synthetic.items())]
     found = []
@@ -139,9 +145,11 @@ def page(study, published, failures, binary_hash, pictures):
         parts += [heading, *picture("case-studies"), comparisons(fixes)]
     if rows or fixes:
         missed = [f"* {line}" for line in judge.missed(study, published)]
-        within = published["unchanged"]["within"]
-        parts += [f"## What is missed\n\nSigns and orders that differ; a change of up to {100 * within:.0f} % counts as none.\n"]
-        parts += ["\n".join(missed or ["No sign and no order differs."]) + "\n"]
+        within, far = published["unchanged"]["within"], published["missed"]
+        sizes = f"{100 * far['speedup']:.0f} % of the speed-up or {100 * far['share']:.0f} points of the share"
+        what = f"A change of up to {100 * within:.0f} % counts as none; sizes are named when they are off by more than {sizes}."
+        parts += [f"## What is missed\n\n{what}\n"]
+        parts += ["\n".join(missed or ["Nothing."]) + "\n"]
     if study.programs:
         parts += ["## Every program under every policy\n", *picture("gains"), gains_table(study.programs, policies), summary_table(study.programs, policies)]
         parts += [*picture("imbalance"), *picture("local"), *picture("latency"), metrics_table(study)]
@@ -149,11 +157,13 @@ def page(study, published, failures, binary_hash, pictures):
         if runs:
             heading = f"## Synthetic workloads on `{machine}`\n"
             parts += [heading, *picture(f"synthetic-{machine}"), gains_table(runs, policies), summary_table(runs, policies)]
+    if noted := notes(study):
+        parts += ["## What the simulator says of these runs\n\nOf each program under first touch, where it says anything.\n", "\n".join(noted) + "\n"]
     places = [(plan.MACHINE, study.programs), *study.synthetic.items()]
     everything = {f"{name}, {machine}": by for machine, runs in places for name, by in runs.items()}
     if len(everything) > len(study.programs):
         parts += ["## All programs, workloads and machines\n", summary_table(everything, policies)]
-    behind = by_a_policy(study)
+    behind = where_behind(study)
     if behind:
         parts += ["## Where pilot is not the fastest\n\nBy more than 0.5 %, greatest distance first.\n", "\n".join(behind) + "\n"]
     if failures:

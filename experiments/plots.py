@@ -5,6 +5,7 @@ import svg
 
 # Beyond this bars are cut off and say their value: one program must not flatten the others.
 GAIN_LIMIT_PERCENT = 250.0
+FIX_COLOUR = "#444444"
 
 
 def by_program(runs, policies, figure):
@@ -35,7 +36,7 @@ def case_studies(study, published):
         entry["program"]: {series[0]: 100 * entry["gain"], series[1]: 100 * entry["interleave"]} for entry in published["fix"] if entry["program"] in values
     }
     title = f"MemProf's case studies: gain over the program as it was (simulated {plan.MEMPROF_MACHINE})"
-    return svg.grouped_bars(title, "gain, %", list(values), series, values, theirs)
+    return svg.grouped_bars(title, "gain, %", list(values), series, values, theirs, None, [FIX_COLOUR, *palette_of(["interleave"])])
 
 
 def drawings(study, published):

@@ -7,7 +7,8 @@ from xml.sax.saxutils import escape
 COLOURS = ["#999999", "#56B4E9", "#009E73", "#E69F00", "#F0E442", "#CC79A7", "#D55E00", "#0072B2"]
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, FAINT = "#222222", "#D8D8D8"
-BAR, GAP, HEIGHT, LEFT, TOP, BOTTOM = 11, 18, 300, 62, 84, 62
+GAP, HEIGHT, LEFT, TOP, BOTTOM = 18, 300, 62, 84, 62
+WIDTH_MIN, BAR_MIN, BAR_MAX = 760, 11, 30
 
 
 def ticks(low, high, about=6):
@@ -67,8 +68,11 @@ def grouped_bars(title, unit, groups, series, values, markers, limit=None, colou
         high = min(high, limit)
     marks = ticks(low, high if high > low else low + 1.0)
     low, high = marks[0], marks[-1]
-    group_width = BAR * len(series) + GAP
-    width = max(LEFT + group_width * len(groups) + 16, 760)
+    narrowest = max(WIDTH_MIN, LEFT + 9 * len(title))
+    room = (narrowest - LEFT - 16) / len(groups) - GAP
+    bar = min(max(BAR_MIN, room / len(series)), BAR_MAX)
+    group_width = bar * len(series) + GAP
+    width = max(LEFT + group_width * len(groups) + 16, narrowest)
     key, last = legend(series, colours, 48, width, any(markers.values()))
     top = max(TOP, last + 24)
 
@@ -89,16 +93,16 @@ def grouped_bars(title, unit, groups, series, values, markers, limit=None, colou
             out.append(text(start + (group_width - GAP) / 2, top + HEIGHT + 18 + 14 * line, words, 12, "middle"))
         over = []
         for index, name in enumerate(series):
-            x = start + index * BAR
+            x = start + index * bar
             value = values.get(group, {}).get(name)
             if value is not None:
                 y, zero = height_of(value), height_of(0)
-                out.append(f"<rect x='{x:.1f}' y='{min(y, zero):.1f}' width='{BAR - 1}' height='{abs(zero - y):.1f}' fill='{colours[index]}' "
+                out.append(f"<rect x='{x:.1f}' y='{min(y, zero):.1f}' width='{bar - 1:.1f}' height='{abs(zero - y):.1f}' fill='{colours[index]}' "
                            f"stroke='{INK}' stroke-width='0.5'><title>{escape(f'{group}, {name}: {value:.3g} {unit}')}</title></rect>")
                 if value > high:
-                    out.append(f"<g transform='translate({x + BAR - 2:.1f} {top + 4}) rotate(-90)'>{text(0, 0, f'{value:.0f}', 9, 'end')}</g>")
+                    out.append(f"<g transform='translate({x + bar - 2:.1f} {top + 4}) rotate(-90)'>{text(0, 0, f'{value:.0f}', 9, 'end')}</g>")
             if name in markers.get(group, {}):
-                over.append(diamond(x + (BAR - 1) / 2, height_of(markers[group][name])))
+                over.append(diamond(x + (bar - 1) / 2, height_of(markers[group][name])))
         out += over
     total = top + HEIGHT + BOTTOM
     head = f"<svg xmlns='http://www.w3.org/2000/svg' width='{width:.0f}' height='{total:.0f}' viewBox='0 0 {width:.0f} {total:.0f}'>"

@@ -80,10 +80,11 @@ class Judgement(unittest.TestCase):
             "program/bt": answer({"first-touch": 1.0, "interleave": 1.2, "carrefour": 0.9}),
         }, plan.POLICIES)
         said = "\n".join(judge.missed(everything, self.published))
-        self.assertIn("`streamcluster`: published order first-touch < interleave < carrefour, ours first-touch < carrefour < interleave", said)
-        self.assertIn("`bt`, interleave: published loss, ours +20.0 %", said)
-        self.assertIn("`bt`, carrefour: published no loss, ours -10.0 %", said)
-        self.assertIn("carrefour: published never more than 4 % worse than first touch, ours -10.0 % (`bt`)", said)
+        self.assertIn("Order of `streamcluster`: published first-touch < interleave < carrefour, ours first-touch < carrefour < interleave", said)
+        self.assertIn("Sign of `bt`, interleave: published loss, ours +20.0 %", said)
+        self.assertIn("Sign of `bt`, carrefour: published no loss, ours -10.0 %", said)
+        self.assertIn("Bound of carrefour: published never more than 4 % worse than first touch, ours -10.0 % (`bt`)", said)
+        self.assertIn("Size of `streamcluster`, interleave, gain: published +100 %, ours +200.0 %, +100 points off", said)
         self.assertNotIn("carrefour-as-coded", said)
         rows = {(row.program, row.policy): row for row in judge.figures_and_signs(everything, self.published)}
         self.assertAlmostEqual(rows["streamcluster", "interleave"].error, 1.0)
@@ -96,7 +97,9 @@ class Judgement(unittest.TestCase):
         }, plan.POLICIES)
         rows = {(row.what, row.policy): row for row in judge.fixes(cases, self.published)}
         self.assertAlmostEqual(rows["gain", "local allocation"].error, 0.018)
-        self.assertAlmostEqual(rows["gain", "everything interleaved"].error, 0.0)
+        self.assertAlmostEqual(rows["gain", judge.EVERYTHING].error, 0.0)
+        cases.fixes["psearchy"][0]["interleave"].speed *= 2
+        self.assertIn("Order of `psearchy`: published that local allocation beats everything interleaved", "\n".join(judge.missed(cases, self.published)))
 
     def test_every_published_statement_belongs_to_something_that_is_run(self):
         for kind in ("figure", "sign", "fix"):
