@@ -94,6 +94,21 @@ fn synthesised_streams_of_every_kind_give_the_accesses_they_were_made_of() {
     }
 }
 
+/// Without physical addresses, on two nodes: the page's home is the node of the CPU that touched it first, and a note says so.
+#[test]
+fn first_touches_give_pages_their_homes() {
+    let folder = scratch();
+    let (meta, report) = imported(&testdata("perf-streams/page-faults.data"), folder.path());
+    assert_eq!(meta["import"]["home_by_first_touch"], 560);
+    assert_eq!(meta["tables"]["placements"]["rows"], 560);
+    assert!(meta["notes"].to_string().contains("those of the page's first touch"), "{}", meta["notes"]);
+    let totals = &report["headline"]["totals"];
+    assert_eq!(totals["remote_share"]["value"], 0.0);
+    let served: Vec<f64> =
+        totals["served"].as_array().expect("nodes").iter().filter_map(|node| node["value"].as_f64()).collect();
+    assert_eq!(served, [280.0, 280.0]);
+}
+
 #[test]
 fn recordings_of_perf_become_traces() {
     let folder = scratch();

@@ -9,7 +9,7 @@ use numapilot_perf::file::Walker;
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::spe::{Records, SourceTable};
 use numapilot_perf::testing::DataFile;
-use numapilot_perf::testing::streams::{Truth, ibs, pebs, spe, truth};
+use numapilot_perf::testing::streams::{Truth, faults, ibs, pebs, spe, truth};
 use numapilot_perf::{Endian, MemoryAccess, Record, SideBand};
 
 const COUNT: u64 = 560;
@@ -107,7 +107,8 @@ fn spe_packets_tell_every_access() {
 #[test]
 fn the_published_streams_are_what_the_generator_writes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/perf-streams");
-    let streams: [(&str, DataFile); 4] = [
+    let streams: [(&str, DataFile); 5] = [
+        ("page-faults.data", faults(COUNT)),
         ("ibs-zen4.data", ibs(COUNT)),
         ("pebs.data", pebs(COUNT, Endian::Little)),
         ("pebs-big-endian.data", pebs(COUNT, Endian::Big)),

@@ -60,7 +60,7 @@ pub struct Meta {
     pub format: Format,
     /// Version of the tool that wrote the tables.
     pub tool_version: String,
-    /// Engine: "instrument", "track".
+    /// Engine: "instrument", "track", "import".
     pub engine: String,
     /// Whether machine, program time and home nodes are simulated (true) or were measured (false).
     pub simulated: bool,

@@ -3,7 +3,7 @@
 
 use super::data_file::{DataFile, put_text};
 use super::{Out, SampleSpec, SideBandSpec, record};
-use crate::abi::{attr_flag, kind, misc, sample};
+use crate::abi::{attr_flag, event_type, kind, misc, sample, software};
 use crate::attr::EventAttr;
 use crate::bytes::Endian;
 use crate::data_src::Level;
@@ -257,6 +257,18 @@ pub fn pebs(count: u64, endian: Endian) -> DataFile {
     let features = features(endian, (4, "cpu"), "perf mem record --phys-data -- /synthetic/program");
     let store_ids = IDS.iter().map(|id| id + 100).collect();
     DataFile { endian, events: vec![(loads, IDS.to_vec()), (stores, store_ids)], records, features }
+}
+
+/// Page faults, each the first touch of a page of the heap.
+#[must_use]
+pub fn faults(count: u64) -> DataFile {
+    let endian = Endian::Little;
+    let attr = attr(event_type::SOFTWARE, sample::CPU | sample::PERIOD);
+    let attr = EventAttr { config: software::PAGE_FAULTS, period_or_freq: 1, ..attr };
+    let mut records = beginning(&attr, endian);
+    records.extend(truth(count).iter().map(|truth| SampleSpec { period: 1, ..spec(truth) }.encode(&attr, endian)));
+    let features = features(endian, (1, "software"), "perf record -e page-faults -c 1 -d -a -- /synthetic/program");
+    DataFile { endian, events: vec![(attr, IDS.to_vec())], records, features }
 }
 
 /// A sampled operation as packets.

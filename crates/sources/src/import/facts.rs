@@ -73,7 +73,7 @@ impl Facts {
         self.node_of_cpu.get(&cpu).copied()
     }
 
-    /// Node whose memory has a physical address, by the recorded map of memory blocks; on a machine with one node, that one.
+    /// Node whose memory has a physical address, by the recorded map of memory blocks.
     pub fn node_of_physical(&self, address: u64) -> Option<NodeId> {
         let block = address.checked_div(self.features.memory_block_bytes)?;
         let word = usize::try_from(block / 64).ok()?;
@@ -255,4 +255,68 @@ fn cache(fact: &CacheFact, known: &[u32]) -> Option<Value> {
             "ways": fact.ways, "latency_cycles": null, "cpus": cpus,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numapilot_perf::file::MemoryNode;
+
+    /// Two packages with a node each, CPUs 0 and 1, and two memory blocks of 1 GiB each; block 2 is on both.
+    fn two_nodes() -> Facts {
+        let node = |node: u32, cpus: &str| NodeFact { node, memory_kib: 1 << 20, free_kib: 0, cpus: cpus.to_owned() };
+        let features = Features {
+            nodes: vec![node(0, "0"), node(1, "1")],
+            sockets: vec![0, 1],
+            memory_block_bytes: 1 << 30,
+            memory: vec![MemoryNode { node: 0, blocks: vec![0b101] }, MemoryNode { node: 1, blocks: vec![0b110] }],
+            ..Features::default()
+        };
+        let node_of_cpu = HashMap::from([(0, NodeId(0)), (1, NodeId(1))]);
+        let packages_are_nodes = packages_are_nodes(&features, &node_of_cpu);
+        Facts {
+            features,
+            node_of_cpu,
+            memory_nodes: vec![NodeId(0), NodeId(1)],
+            packages_are_nodes,
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn physical_addresses_name_nodes_where_one_node_has_the_block() {
+        let facts = two_nodes();
+        let node = |gib: u64| facts.node_of_physical(gib << 30);
+        assert_eq!(
+            [node(0), node(1), node(2), node(3), node(1 << 20)],
+            [Some(NodeId(0)), Some(NodeId(1)), None, None, None]
+        );
+        assert_eq!(Facts::default().node_of_physical(0), None);
+        assert_eq!(facts.only_node(), None);
+    }
+
+    #[test]
+    fn remote_names_the_other_of_two_nodes_only_where_packages_are_nodes() {
+        let facts = two_nodes();
+        let node = |level, distance, own| facts.node_by_distance(level, distance, own);
+        assert_eq!(node(Level::Ram, Distance::Remote, Some(NodeId(0))), Some(NodeId(1)));
+        assert_eq!(node(Level::Ram, Distance::Local, Some(NodeId(1))), Some(NodeId(1)));
+        assert_eq!(node(Level::Ram, Distance::Unknown, Some(NodeId(1))), None);
+        assert_eq!(node(Level::Ram, Distance::Local, None), None);
+        assert_eq!(node(Level::L3, Distance::Local, Some(NodeId(1))), None);
+        let many = Facts { memory_nodes: vec![NodeId(0), NodeId(1), NodeId(2)], ..facts.clone() };
+        assert_eq!(many.node_by_distance(Level::Ram, Distance::Remote, Some(NodeId(0))), None);
+        let clustered = Facts { packages_are_nodes: false, ..facts };
+        assert_eq!(clustered.node_by_distance(Level::Ram, Distance::Local, Some(NodeId(0))), None);
+    }
+
+    #[test]
+    fn nodes_within_a_package_are_seen() {
+        let features = Features { sockets: vec![0, 0, 1, 1], ..Features::default() };
+        let nodes = |list: [u16; 4]| (0..).zip(list).map(|(cpu, node)| (cpu, NodeId(node))).collect();
+        assert!(packages_are_nodes(&features, &nodes([0, 0, 1, 1])));
+        assert!(!packages_are_nodes(&features, &nodes([0, 1, 2, 3])), "two nodes in a package");
+        assert!(!packages_are_nodes(&features, &nodes([0, 0, 0, 0])), "one node over two packages");
+        assert!(!packages_are_nodes(&Features::default(), &nodes([0, 0, 1, 1])), "packages not recorded");
+    }
 }
