@@ -83,6 +83,8 @@ struct Shares<'b> {
     rates: Vec<f64>,
     /// Users of an average page: shares by node.
     users: Vec<f32>,
+    /// See [`Block::users_by_home`].
+    by_home: Vec<Option<Vec<f32>>>,
     /// See [`Block::likeness`].
     likeness: f32,
     /// Share of the accesses that goes to pages never seen (Good and Turing: the share of pages seen once among all samples).
@@ -105,8 +107,10 @@ impl<'b> Shares<'b> {
         let all: u32 = block.pages.iter().map(|page| u32::from(page.samples)).sum();
         let once = block.pages.iter().filter(|page| page.samples == 1).count();
         let left = BLOCK_PAGES as usize > block.pages.len();
-        let unseen = if left { once as f64 / f64::from(all.max(1)) } else { 0.0 };
-        Shares { block, nodes, rates, users, likeness: block.likeness(nodes), unseen: unseen.min(0.95) }
+        let unseen = if left && block.common_home(nodes).is_some() { once as f64 / f64::from(all.max(1)) } else { 0.0 };
+        let by_home = block.users_by_home(nodes);
+        let likeness = block.likeness(&by_home, nodes);
+        Shares { block, nodes, rates, users, by_home, likeness, unseen: unseen.min(0.95) }
     }
 
     fn each(&self, key: (u32, u64), read_only: bool, groups: &mut BTreeMap<Kind, Group>) {
@@ -117,24 +121,23 @@ impl<'b> Shares<'b> {
             return;
         }
         let all: f64 = self.block.pages.iter().map(|page| f64::from(page.samples.max(1))).sum();
-        let mut homes = vec![0u32; self.nodes];
         let mut users = vec![0.0f32; self.nodes];
         for (position, page) in self.block.pages.iter().enumerate() {
-            homes[usize::from(page.home)] += 1;
             let counts = self.block.counts_of(position, self.nodes);
+            let usual = self.by_home[usize::from(page.home)].as_ref().unwrap_or(&self.users);
             let weight = f32::from(page.samples) + self.likeness;
             for (node, user) in users.iter_mut().enumerate() {
-                *user =
-                    (f32::from(counts[node]) + f32::from(counts[self.nodes + node]) + self.likeness * self.users[node])
-                        / weight;
+                *user = (f32::from(counts[node]) + f32::from(counts[self.nodes + node]) + self.likeness * usual[node])
+                    / weight;
             }
             let rate = total * (1.0 - self.unseen) * f64::from(page.samples.max(1)) / all;
             self.add(Member::Seen(key, position), page.home, &users, rate, 1.0, read_only, groups);
         }
         let unseen_pages = BLOCK_PAGES as f64 - self.block.pages.len() as f64;
-        if self.unseen > 0.0 && !self.block.unseen_dealt {
-            let home = (0..self.nodes).max_by_key(|node| homes[*node]).unwrap_or(0) as u8;
-            self.add(Member::Unseen(key), home, &self.users, total * self.unseen, unseen_pages, read_only, groups);
+        if let Some(home) = self.block.common_home(self.nodes).filter(|_| self.unseen > 0.0 && !self.block.unseen_dealt)
+        {
+            let (pages, rate) = (unseen_pages, total * self.unseen);
+            self.add(Member::Unseen(key), home as u8, &self.users, rate, pages, read_only, groups);
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Pilot;
 use super::groups::{Group, Member};
-use super::memory::{BLOCK_PAGES, Block, range_of};
+use super::memory::{BLOCK_PAGES, Block, Memory, range_of};
 use super::orders::{GOLDEN, share_at};
 use super::search::Plan;
 use crate::action::Action;
@@ -23,12 +23,15 @@ pub(super) struct Kin {
 }
 
 impl Kin {
-    /// Notes a group's plan.
-    pub fn note(&mut self, seen: &Observation, group: &Group, plan: &Plan) {
+    /// Notes a group's plan, as far as its blocks had one home.
+    pub fn note(&mut self, memory: &Memory, seen: &Observation, group: &Group, plan: &Plan) {
         for (member, rate) in &group.members {
             let (Member::Seen(block, _) | Member::Unseen(block)) = member else { continue };
             let first = block.1 * BLOCK_PAGES;
             let ends = [first, first + BLOCK_PAGES - 1];
+            if memory.blocks.get(block).is_none_or(|block| block.common_home(plan.at.len()).is_none()) {
+                continue;
+            }
             let Some(range) = ends.into_iter().find_map(|page| range_of(&seen.mapped, block.0, page)) else { continue };
             let at = self.ranges.entry(range).or_insert_with(|| vec![0.0; plan.at.len()]);
             for (sum, share) in at.iter_mut().zip(&plan.at) {

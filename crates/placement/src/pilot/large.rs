@@ -31,7 +31,9 @@ impl Pilot {
             };
             let rate = f64::from(block.fresh_total()) * per_sample;
             let all: f64 = block.pages.iter().map(|page| f64::from(page.samples.max(1))).sum();
-            let (likeness, total) = (block.likeness(nodes), block.remembered.iter().sum::<f32>().max(1.0));
+            let by_home = block.users_by_home(nodes);
+            let likeness = block.likeness(&by_home, nodes);
+            let total = block.remembered.iter().sum::<f32>().max(1.0);
             // Delay per second by home: of the whole page, and of each part at its own best.
             let mut whole = vec![0.0f64; nodes];
             let (mut parts, mut moving) = (0.0f64, 0.0f64);

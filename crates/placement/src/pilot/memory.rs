@@ -23,6 +23,15 @@ const CHANGE_DISTANCE: f32 = 0.3;
 const READ_ONLY_RANGE_SAMPLES: f32 = 3_000.0;
 /// Samples without a write from which on a block is first taken for read-only.
 const READ_ONLY_SAMPLES: f32 = 300.0;
+/// Pages of a block that have to be seen before anything is said of the others.
+const SEEN_MIN: usize = 8;
+/// Samples that a block's users count among those of its pages with one home.
+const HOME_PRIOR: f32 = 4.0;
+/// Pairs of samples that the first guess of the likeness counts.
+const PRIOR_PAIRS: f32 = 10.0;
+/// Bounds of the likeness.
+const LIKENESS_MIN: f32 = 3.0;
+const LIKENESS_MAX: f32 = 200.0;
 /// No page.
 const NONE: u16 = u16::MAX;
 
@@ -33,6 +42,8 @@ pub(super) struct PageMemory {
     pub index: u16,
     /// Node that answered last.
     pub home: u8,
+    /// Node that answered first: where the program had put it.
+    pub first_home: u8,
     /// The price of moving it is doubled this many times: it moved before and that did not pay.
     pub doublings: u8,
     /// Samples remembered.
@@ -106,6 +117,15 @@ impl Block {
         Some(self.position[usize::from(index)]).filter(|position| *position != NONE).map(usize::from)
     }
 
+    /// The one node on which the program had put the block's pages, as far as those seen can tell for the others: at least [`SEEN_MIN`] of them, nine in
+    /// ten there. Where homes differ, every page has its own reason to be where it is.
+    pub fn common_home(&self, nodes: usize) -> Option<usize> {
+        let mut homes = vec![0usize; nodes];
+        self.pages.iter().for_each(|page| homes[usize::from(page.first_home)] += 1);
+        let most = (0..nodes).max_by_key(|node| homes[*node])?;
+        (self.pages.len() >= SEEN_MIN && homes[most] * 10 >= self.pages.len() * 9).then_some(most)
+    }
+
     /// Fresh samples in all.
     pub fn fresh_total(&self) -> f32 {
         self.fresh.iter().sum()
@@ -120,6 +140,7 @@ impl Block {
             self.pages.push(PageMemory {
                 index,
                 home,
+                first_home: home,
                 doublings: 0,
                 samples: 0,
                 regret_ns: 0.0,
@@ -198,23 +219,46 @@ impl Block {
         self.unseen_dealt = false;
     }
 
-    /// How alike the block's pages are, as a pseudo-count: a page's users are estimated from its own samples and this many of the block's.
-    /// Two samples of one page come from one node with a chance `within`, two of the block with `across`; for pages drawn from a Dirichlet
-    /// distribution of concentration k, `within = across + (1 - across) / (k + 1)`.
-    pub fn likeness(&self, nodes: usize) -> f32 {
-        let (mut same, mut pairs) = (0.0f32, 0.0f32);
+    /// Users of the block's pages by their home: for each home that any has, shares by node. Where a page is says much about who uses it, in
+    /// programs that are placed well. The block as a whole counts as [`HOME_PRIOR`] samples.
+    pub fn users_by_home(&self, nodes: usize) -> Vec<Option<Vec<f32>>> {
+        let known = |node: usize| self.remembered[node] + self.pane[node];
+        let total = (0..nodes).map(known).sum::<f32>().max(1.0);
+        let mut users: Vec<Option<Vec<f32>>> = vec![None; nodes];
+        for (position, page) in self.pages.iter().enumerate() {
+            let counts = self.counts_of(position, nodes);
+            let users = users[usize::from(page.home)]
+                .get_or_insert_with(|| (0..nodes).map(|node| HOME_PRIOR * known(node) / total).collect());
+            for (node, user) in users.iter_mut().enumerate() {
+                *user += f32::from(counts[node]) + f32::from(counts[nodes + node]);
+            }
+        }
+        for users in users.iter_mut().flatten() {
+            let sum = users.iter().sum::<f32>().max(1e-6);
+            users.iter_mut().for_each(|user| *user /= sum);
+        }
+        users
+    }
+
+    /// How alike pages of one home are, as a pseudo-count: a page's users are estimated from its own samples and this many of the usual ones of its
+    /// home (`by_home`). Two samples of one page come from one node with a chance `within`, two of such pages with `across`; for pages drawn from a
+    /// Dirichlet distribution of concentration k, `within = across + (1 - across) / (k + 1)`. At least [`LIKENESS_MIN`]: one or two samples of a page are
+    /// no reason to take it for another kind than its neighbours.
+    pub fn likeness(&self, by_home: &[Option<Vec<f32>>], nodes: usize) -> f32 {
+        // A weak prior of ten pairs at a likeness of 4 decides until there are pairs.
+        let (mut within, mut across, mut pairs) = (0.0f32, 0.0f32, 0.0f32);
         for (position, page) in self.pages.iter().enumerate().filter(|(_, page)| page.samples > 1) {
+            let Some(users) = &by_home[usize::from(page.home)] else { continue };
             let counts = self.counts_of(position, nodes);
             let of = |node: usize| f32::from(counts[node]) + f32::from(counts[nodes + node]);
-            same += (0..nodes).map(|node| of(node) * (of(node) - 1.0)).sum::<f32>();
-            pairs += f32::from(page.samples) * (f32::from(page.samples) - 1.0);
+            let own_pairs = f32::from(page.samples) * (f32::from(page.samples) - 1.0);
+            within += (0..nodes).map(|node| of(node) * (of(node) - 1.0)).sum::<f32>();
+            across += own_pairs * users.iter().map(|share| share * share).sum::<f32>();
+            pairs += own_pairs;
         }
-        let known = |node: usize| self.remembered[node] + self.pane[node];
-        let total: f32 = (0..nodes).map(known).sum();
-        let across: f32 = (0..nodes).map(|node| (known(node) / total.max(1.0)).powi(2)).sum();
-        // A weak prior of ten pairs at a likeness of 4 decides until there are pairs.
-        let within = (same + 10.0 * (across + (1.0 - across) / 5.0)) / (pairs + 10.0);
-        ((1.0 - within) / (within - across).max(1e-3)).clamp(0.1, 200.0)
+        let usual = if pairs > 0.0 { across / pairs } else { 1.0 / nodes as f32 };
+        let (within, across) = ((within + PRIOR_PAIRS * (usual + (1.0 - usual) / 5.0)) / (pairs + PRIOR_PAIRS), usual);
+        ((1.0 - within) / (within - across).max(1e-3)).clamp(LIKENESS_MIN, LIKENESS_MAX)
     }
 }
 
@@ -376,8 +420,16 @@ mod tests {
             alike.learn(&(0..400).map(|n| sample(n / 4, ((n + round) % 4) as usize, 0)).collect::<Vec<_>>(), &[], 4);
             private.learn(&(0..400).map(|n| sample(n / 4, (n / 4 % 4) as usize, 0)).collect::<Vec<_>>(), &[], 4);
         }
-        let likeness = |memory: &Memory| memory.blocks[&(1, 0)].likeness(4);
-        assert!(likeness(&alike) > 20.0 && likeness(&private) < 0.5, "{} {}", likeness(&alike), likeness(&private));
+        let likeness = |memory: &Memory| {
+            let block = &memory.blocks[&(1, 0)];
+            block.likeness(&block.users_by_home(4), 4)
+        };
+        assert!(
+            likeness(&alike) > 20.0 && likeness(&private) <= LIKENESS_MIN,
+            "{} {}",
+            likeness(&alike),
+            likeness(&private)
+        );
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Pilot {
         OptionInfo::new("replicate", "on", "whether read-only pages may be copied to every node that uses them"),
         OptionInfo::new(
             "patience",
-            "0.2",
+            "0.5",
             "delay already caused, as a multiple of the price of moving, at which a page moves (1: ski rental as in the books)",
         ),
         OptionInfo::new("move-share", "20", "processor time of all threads, in %, that moving pages may take"),
@@ -178,7 +178,9 @@ impl Pilot {
             return moved_threads;
         }
         let mut orders = self.splits(seconds, &rates, &found.cost_ns);
-        if gain >= self.min_gain {
+        if gain < self.min_gain {
+            groups.iter().flat_map(|group| &group.members).for_each(|(member, _)| self.forgive(*member));
+        } else {
             orders.extend(self.orders(seen, &groups, &found.plans));
         }
         self.story = format!(

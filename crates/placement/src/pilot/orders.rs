@@ -37,9 +37,11 @@ impl Pilot {
         let mut kin = Kin::default();
         for (group, plan) in groups.iter().zip(plans) {
             let moving = 1.0 - plan.at[group.home];
-            kin.note(seen, group, plan);
+            kin.note(&self.memory, seen, group, plan);
             if moving >= SHARE_MIN && plan.saves_ns_per_s > 0.0 {
                 self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut wants);
+            } else {
+                group.members.iter().for_each(|(member, _)| self.forgive(*member));
             }
         }
         wants.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
@@ -99,6 +101,7 @@ impl Pilot {
             let to = (0..=nodes).max_by(|a, b| room[*a].total_cmp(&room[*b])).unwrap_or(group.home);
             room[to] -= rate;
             if to == group.home {
+                self.forgive(member);
                 continue;
             }
             let (block, position, size) = match member {
@@ -131,6 +134,23 @@ impl Pilot {
                 action,
                 saves_ns_per_s: rate * saved_ns,
             });
+        }
+    }
+
+    /// A page that is used and is best where it is: half of its regret was chance, or of a phase that is over.
+    pub(super) fn forgive(&mut self, member: Member) {
+        let (block, position) = match member {
+            Member::Seen(block, position) => (block, position),
+            Member::Large(block) => (block, 0),
+            Member::Unseen(block) => {
+                if let Some(block) = self.memory.blocks.get_mut(&block) {
+                    block.unseen_regret_ns /= 2.0;
+                }
+                return;
+            }
+        };
+        if let Some(page) = self.memory.blocks.get_mut(&block).and_then(|block| block.pages.get_mut(position)) {
+            page.regret_ns /= 2.0;
         }
     }
 

@@ -20,7 +20,7 @@ const SAMPLES_MIN: f32 = 2_000.0;
 /// Decisions in a row that must agree.
 const AGREE: u32 = 3;
 /// Predicted gain in run time, as a share, below which threads stay: what they lose by leaving their caches is not modelled.
-const GAIN_MIN: f64 = 0.02;
+const GAIN_MIN: f64 = 0.05;
 /// An exchange has to bring this share of all accesses together.
 const STEP_MIN: f64 = 1e-4;
 /// Nanoseconds until threads are looked at again after they moved, or after a look found nothing; doubled each time.
