@@ -41,6 +41,9 @@ pub enum SimulatorError {
     /// The traffic model cannot answer.
     #[error(transparent)]
     Traffic(#[from] numapilot_traffic::TrafficError),
+    /// No placement can be found.
+    #[error(transparent)]
+    Placement(#[from] numapilot_placement::PlacementError),
     /// A program contradicts itself.
     #[error("program `{program}`: {why}")]
     Program {

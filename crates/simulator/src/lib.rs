@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+pub mod arrange;
 mod costs;
 mod engine;
 mod error;

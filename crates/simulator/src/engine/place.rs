@@ -20,7 +20,12 @@ pub(crate) struct Placer {
     /// Per small page of each region that has any: thread that touches it first and node that it is bound to, as an index into `known`.
     known_at: Vec<Vec<u32>>,
     known: Vec<(u32, Option<usize>)>,
+    /// Per small page of each region that has any: node that it is ordered to, as an index; [`NOWHERE`] without an order.
+    ordered: Vec<Vec<u16>>,
 }
+
+/// In place of a node: no order.
+const NOWHERE: u16 = u16::MAX;
 
 /// In place of an index: nobody knows beforehand.
 const UNKNOWN: u32 = u32::MAX;
@@ -51,7 +56,16 @@ impl Placer {
             pages.iter_mut().filter(|at| **at == UNKNOWN).for_each(|at| *at = known.len() as u32);
             known.push((touch.thread, touch.bound.and_then(|id| nodes.iter().position(|node| node.0 == id))));
         }
+        let mut ordered = vec![Vec::new(); program.regions.len()];
+        for order in &program.ordered_homes {
+            let pages: &mut Vec<u16> = &mut ordered[order.region as usize];
+            pages.resize(program.regions[order.region as usize].pages as usize, NOWHERE);
+            for (page, home) in pages[order.first as usize..].iter_mut().zip(&order.homes) {
+                *page = nodes.iter().position(|node| node.0 == *home).map_or(NOWHERE, |node| node as u16);
+            }
+        }
         Placer {
+            ordered,
             known_at,
             known,
             seed,
@@ -103,7 +117,11 @@ impl Placer {
             } else if pages.home(region, unit.first).is_some() {
                 continue;
             }
-            let wanted = bound.unwrap_or_else(|| self.wanted(program, unit, touch));
+            let ordered = self.ordered[region]
+                .get(unit.first as usize)
+                .filter(|node| **node != NOWHERE)
+                .map(|node| usize::from(*node));
+            let wanted = ordered.or(bound).unwrap_or_else(|| self.wanted(program, unit, touch));
             if pages.place(unit, wanted).is_none() {
                 let region = program.regions[region].name.clone();
                 let (bytes, machine) = (self.memory_bytes, self.machine.clone());

@@ -33,6 +33,7 @@ impl Builder {
             threads: Vec::new(),
             events: Vec::new(),
             first_touches: Vec::new(),
+            ordered_homes: Vec::new(),
             repeat: 0,
             body_ns: 0.0,
             counts_instructions: false,

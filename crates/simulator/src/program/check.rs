@@ -78,6 +78,13 @@ impl Program {
             region.is_some_and(|region| end.is_some_and(|end| end <= region.pages))
                 && (touch.thread as usize) < self.threads.len()
         };
+        let fits = |homes: &super::OrderedHomes| {
+            let region = self.regions.get(homes.region as usize);
+            region.is_some_and(|region| homes.first + homes.homes.len() as u64 <= region.pages)
+        };
+        if let Some(homes) = self.ordered_homes.iter().find(|homes| !fits(homes)) {
+            return Err(format!("homes are ordered for pages that region {} does not have", homes.region));
+        }
         if let Some(touch) = self.first_touches.iter().find(|touch| !inside(touch)) {
             return Err(format!("first touch {touch:?} lies outside its region, or is by no thread"));
         }

@@ -170,6 +170,17 @@ pub struct FirstTouch {
     pub bound: Option<u16>,
 }
 
+/// Homes of some pages, given from outside: what if they were there?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderedHomes {
+    /// Region, as an index.
+    pub region: u32,
+    /// First page, counted from the region's.
+    pub first: u64,
+    /// Node number of each page from there on. A large page goes by its first.
+    pub homes: Vec<u16>,
+}
+
 /// What a thread does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
@@ -219,6 +230,8 @@ pub struct Program {
     pub events: Vec<Event>,
     /// First touches known beforehand. Of several for one page, the first in this order holds.
     pub first_touches: Vec<FirstTouch>,
+    /// Homes that hold whoever touches the pages, over any policy and the program's own wish. Of several for one page, the last in this order holds.
+    pub ordered_homes: Vec<OrderedHomes>,
     /// How often the bodies are done.
     pub repeat: u32,
     /// Nanoseconds of the recording that one repetition covers.

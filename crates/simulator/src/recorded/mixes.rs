@@ -21,6 +21,8 @@ struct Seen {
     /// Samples and their weights, by thread (position among the window's threads).
     samples: Vec<u32>,
     weights: Vec<f64>,
+    /// Of the weights, those of writes.
+    writes: Vec<f64>,
     /// Samples by read and write.
     kinds: [u32; 2],
 }
@@ -29,8 +31,10 @@ impl Seen {
     fn add(&mut self, thread: usize, threads: usize, weight: f64, is_write: bool) {
         self.samples.resize(threads, 0);
         self.weights.resize(threads, 0.0);
+        self.writes.resize(threads, 0.0);
         self.samples[thread] += 1;
         self.weights[thread] += weight;
+        self.writes[thread] += if is_write { weight } else { 0.0 };
         self.kinds[usize::from(is_write)] += 1;
     }
 
@@ -155,7 +159,8 @@ fn spread(object: &Object, space: &Space, builder: &mut Builder, parts: &mut [Ve
         (first, (first + block_pages).min(object.end))
     };
     // How blocks scatter within the object, and pages within their blocks.
-    let no_one = Seen { samples: vec![0; threads], weights: vec![0.0; threads], kinds: [0; 2] };
+    let none = vec![0.0; threads];
+    let no_one = Seen { samples: vec![0; threads], weights: none.clone(), writes: none, kinds: [0; 2] };
     let block_units = |block: u64| {
         let (first, end) = block_range(block);
         (object.blocks.get(&block).unwrap_or(&no_one).count(), (end - first) as f64)
@@ -166,15 +171,21 @@ fn spread(object: &Object, space: &Space, builder: &mut Builder, parts: &mut [Ve
     let page_trust = page_concentration(object, block_pages, threads);
     let write_trust = shrink::concentration(object.pages.values().map(|seen| &seen.kinds[..]), 2);
     let write_share = f64::from(object.all.kinds[1]) / object.all.count();
+    // Each thread has its own: one that fills an object and many that read it may meet in one window.
+    let shares_of = |seen: &Seen| -> Vec<f64> {
+        seen.writes.iter().zip(&seen.weights).map(|(w, all)| if *all > 0.0 { w / all } else { 0.0 }).collect()
+    };
+    let own_writes = shares_of(&object.all);
 
     let mean = object.all.count() / pages;
     let base = shrink::rate(0.0, block_pages as f64, mean, block_shape).min(mean);
-    let mut add = |first: u64, end: u64, per_page: &[f64], writes: f64| {
+    // `written`: how much more of it is written than of the whole object.
+    let mut add = |first: u64, end: u64, per_page: &[f64], written: f64| {
         for slice in space.slices(object.process, first, end, object.label) {
             let weight = per_sample * slice.pages as f64;
             let slice = builder.slice(Slice { label: object.label, ..slice });
-            for (parts, &rate) in parts.iter_mut().zip(per_page).filter(|(_, rate)| **rate > 0.0) {
-                let of = weight * rate;
+            for (thread, parts) in parts.iter_mut().enumerate().filter(|(thread, _)| per_page[*thread] > 0.0) {
+                let (of, writes) = (weight * per_page[thread], (own_writes[thread] * written).min(1.0));
                 parts.push(MixPart { slice, reads: of * (1.0 - writes), writes: of * writes });
             }
         }
@@ -183,21 +194,22 @@ fn spread(object: &Object, space: &Space, builder: &mut Builder, parts: &mut [Ve
     let over =
         |rates: &[f64], base: &[f64]| -> Vec<f64> { rates.iter().zip(base).map(|(r, b)| (r - b).max(0.0)).collect() };
     let object_rates = scaled(base, &of_all);
-    add(object.first, object.end, &object_rates, write_share);
+    add(object.first, object.end, &object_rates, 1.0);
     for (&block, seen) in &object.blocks {
         let (first, end) = block_range(block);
         let of_block = shrink::distribution(&seen.weights, seen.count(), &of_all, block_trust);
         let block_mean = shrink::rate(seen.count(), (end - first) as f64, mean, block_shape);
         let block_base = shrink::rate(0.0, 1.0, block_mean, page_shape).min(block_mean);
         let block_rates = scaled(block_base, &of_block);
-        add(first, end, &over(&block_rates, &object_rates), write_share);
+        add(first, end, &over(&block_rates, &object_rates), 1.0);
         let beneath: Vec<f64> = block_rates.iter().zip(&object_rates).map(|(a, b)| a.max(*b)).collect();
         for (&page, seen) in object.pages.range(first..end) {
             let of_page = shrink::distribution(&seen.weights, seen.count(), &of_block, page_trust);
             let page_rate = shrink::rate(seen.count(), 1.0, block_mean, page_shape);
             let kinds = [f64::from(seen.kinds[0]), f64::from(seen.kinds[1])];
             let writes = shrink::distribution(&kinds, seen.count(), &[1.0 - write_share, write_share], write_trust)[1];
-            add(page, page + 1, &over(&scaled(page_rate, &of_page), &beneath), writes);
+            let written = if write_share > 0.0 { writes / write_share } else { 0.0 };
+            add(page, page + 1, &over(&scaled(page_rate, &of_page), &beneath), written);
         }
     }
 }

@@ -49,11 +49,13 @@ pub struct RecordedOptions {
     pub window_ns: f64,
     /// One sample in so many is used, by a fixed draw; 1: all. For asking how much the number of samples matters.
     pub thin: u32,
+    /// (k, n): the samples of the k-th of n equal parts of all cache lines are left out, by a fixed draw. For asking how sure a result is.
+    pub leave_out: Option<(u32, u32)>,
 }
 
 impl Default for RecordedOptions {
     fn default() -> RecordedOptions {
-        RecordedOptions { repeat: Repeat::Once, body_ns: None, window_ns: 50e6, thin: 1 }
+        RecordedOptions { repeat: Repeat::Once, body_ns: None, window_ns: 50e6, thin: 1, leave_out: None }
     }
 }
 
@@ -211,7 +213,10 @@ impl Recording<'_> {
         let labels: Vec<u32> = self.trace.sites().iter().map(|site| builder.label(&label(site))).collect();
         let unknown = builder.label("(no known object)");
         let keep = |access: &AccessRef| {
-            crate::random::scramble(u64::from(access.row)).is_multiple_of(u64::from(self.options.thin))
+            let part = |bits: u64, of: u32| crate::random::scramble(bits) % u64::from(of.max(1));
+            let is_left =
+                self.options.leave_out.is_none_or(|(out, of)| part(access.address.0 / 64, of) != u64::from(out));
+            part(u64::from(access.row), self.options.thin) == 0 && is_left
         };
         mixes::mixes(self.trace, space, &labels, unknown, builder, self.options.window_ns, &keep)
     }

@@ -1,0 +1,129 @@
+//! Other homes for a program's pages than the program chose: what a fix in its source, or the best placement that can be found, would do.
+//!
+//! Pure: takes a program and gives another, to be simulated like any other. What a fix costs to carry out (copying, more memory traffic at
+//! the start) is not in it.
+
+mod copies;
+mod optimum;
+mod usage;
+
+use numapilot_machine::{Machine, NodeId};
+
+use crate::error::SimulatorError;
+use crate::options::Layout;
+use crate::program::{OrderedHomes, Program};
+
+pub use optimum::{OptimalPlacement, optimal};
+use usage::Usage;
+
+/// What to do with some pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrangement {
+    /// Round robin over all nodes with memory.
+    Interleave,
+    /// All on one node.
+    On(NodeId),
+    /// Each page on the node that accesses it most: what local arenas, or a parallel first touch, would do.
+    Users,
+    /// A copy on every node whose threads use them; each thread uses its node's.
+    Replicate,
+    /// Where they are first touched, whatever the program asks for.
+    FirstTouch,
+}
+
+/// Pages of a process: (process, first page, pages of 4 KiB).
+pub type PageRange = (u32, u64, u64);
+
+/// What of an arrangement was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arranged {
+    /// Pages of 4 KiB that it applies to: those of the ranges that the program touches.
+    pub pages: u64,
+    /// Further bytes of memory that it needs.
+    pub more_bytes: u64,
+}
+
+/// Gives the pages of `ranges` other homes. Ranges may overlap; pages that the program never touches are passed over.
+///
+/// # Errors
+/// If the machine has no such node, or the node has no memory.
+pub fn arrange(
+    program: &mut Program,
+    machine: &Machine,
+    layout: Layout,
+    ranges: &[PageRange],
+    how: &Arrangement,
+) -> Result<Arranged, SimulatorError> {
+    let with_memory: Vec<NodeId> =
+        machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+    if let Arrangement::On(node) = how
+        && !with_memory.contains(node)
+    {
+        let why = format!("it has no node {node} with memory; those with memory are {}", list(&with_memory));
+        return Err(SimulatorError::Machine { machine: machine.name().to_owned(), why });
+    }
+    let parts = parts(program, ranges);
+    let pages = parts.iter().map(|part| part.2).sum();
+    let more_bytes = match how {
+        Arrangement::Replicate => copies::replicate(program, machine, layout, &parts)?,
+        Arrangement::FirstTouch => {
+            for touch in &mut program.first_touches {
+                let touched = |part: &&Part| {
+                    part.0 == touch.region && part.1 < touch.first + touch.pages && touch.first < part.1 + part.2
+                };
+                if parts.iter().any(|part| touched(&part)) {
+                    touch.bound = None;
+                }
+            }
+            0
+        }
+        Arrangement::Interleave | Arrangement::On(_) | Arrangement::Users => {
+            let usage = (*how == Arrangement::Users).then(|| Usage::of(program, machine, layout)).transpose()?;
+            for &(region, first, count) in &parts {
+                let number = program.regions[region as usize].first_page + first;
+                let home = |page: u64| match (how, &usage) {
+                    (Arrangement::On(node), _) => node.0,
+                    (_, Some(usage)) => usage
+                        .main_user(program, region, first + page)
+                        .map_or(with_memory[0].0, |node| machine.nodes()[node].id.0),
+                    _ => with_memory[((number + page) % with_memory.len() as u64) as usize].0,
+                };
+                let homes = (0..count).map(home).collect();
+                program.ordered_homes.push(OrderedHomes { region, first, homes });
+            }
+            0
+        }
+    };
+    Ok(Arranged { pages, more_bytes })
+}
+
+/// Pages within a region: (region, first page counted from the region's, pages).
+type Part = (u32, u64, u64);
+
+/// The parts of regions that ranges of a process's pages reach into, each page once, ascending.
+fn parts(program: &Program, ranges: &[PageRange]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (index, region) in program.regions.iter().enumerate() {
+        let end = region.first_page + region.pages;
+        let mut found: Vec<(u64, u64)> = ranges
+            .iter()
+            .filter(|range| range.0 == region.process)
+            .map(|range| (range.1.max(region.first_page), (range.1 + range.2).min(end)))
+            .filter(|(from, to)| from < to)
+            .collect();
+        found.sort_unstable();
+        let mut next = 0;
+        for (from, to) in found {
+            let from = from.max(next);
+            if from < to {
+                parts.push((index as u32, from - region.first_page, to - from));
+                next = to;
+            }
+        }
+    }
+    parts
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
