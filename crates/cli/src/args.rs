@@ -27,7 +27,9 @@ Examples:
   numapilot c++ -O2 -pthread app.cpp -o app             compile with memory-access call-outs
   numapilot record --machine opteron-8385 -- ./app      run it on the simulated machine
   numapilot report app.numatrace                        which objects are remote, from which threads
-  numapilot report app.numatrace --object block         one object, over time";
+  numapilot report app.numatrace --object block         one object, over time
+  numapilot whatif app.numatrace --set block=interleave what a fix would gain
+  numapilot simulate app.numatrace                      placement policies on it, side by side";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -39,6 +41,10 @@ pub enum Command {
     Import(ImportArgs),
     /// Show a recording: which objects are accessed remotely, by which threads, and when
     Report(Box<ReportArgs>),
+    /// Run a recorded or described program on a simulated machine, under one placement policy or several
+    Simulate(Box<SimulateArgs>),
+    /// Predict what another placement of some objects would do to a recorded program
+    Whatif(Box<WhatifArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),
@@ -309,6 +315,122 @@ fn words<T: Clone + Send + Sync + 'static, const N: usize>(
     parse: fn(&str) -> Option<T>,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(words).try_map(move |word| parse(&word).ok_or("no such word"))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot simulate app.numatrace --policy first-touch,interleave,carrefour,pilot
+  numapilot simulate app.numatrace --for 30 --policy first-touch,pilot       its main part, repeated for 30 s
+  numapilot simulate app.numatrace --machine memprof-c --policy interleave   on another machine
+  numapilot simulate workloads/synthetic/bursts.toml --machine opteron-8385 --policy first-touch,carrefour:gate=10
+  numapilot simulate app.numatrace --policy first-touch,pilot --html policies.html --svg bars.svg
+  numapilot simulate --list                                                  policies and their options
+
+Nothing that it prints is measured. docs/simulator.md says what is modelled, docs/policies.md what each policy does.")]
+pub struct SimulateArgs {
+    /// A trace (folder NAME.numatrace), or a description of a program (NAME.toml)
+    #[arg(value_name = "TRACE|WORKLOAD", required_unless_present = "list")]
+    pub input: Option<PathBuf>,
+    /// Policies, separated by commas, each with its options: NAME or NAME:KEY=VALUE,KEY=VALUE
+    #[arg(long, short, value_name = "P[,P...]", default_value = "first-touch,interleave,carrefour,pilot")]
+    pub policy: String,
+    /// Machine: model name or file [default: the one it was recorded on]
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Do the program's main part (what follows initialisation) this many times
+    #[arg(long, value_name = "N", conflicts_with = "run_for")]
+    pub repeat: Option<u32>,
+    /// Repeat the main part until the whole would last this many seconds at its recorded pace
+    #[arg(long = "for", value_name = "SECONDS")]
+    pub run_for: Option<f64>,
+    /// Cut each run off at this many simulated seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub until: Option<f64>,
+    /// Where threads run at first
+    #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
+    pub bind: SimulateBind,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// One point of the series for each such interval, in milliseconds [default: 100]
+    #[arg(long, value_name = "MS")]
+    pub series: Option<f64>,
+    /// List the policies and their options
+    #[arg(long)]
+    pub list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with table, plots and traffic to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a picture to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Which picture
+    #[arg(long, value_enum, default_value_t = SimulateView::Bars)]
+    pub view: SimulateView,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot whatif app.numatrace --set 'block=interleave'
+  numapilot whatif app.numatrace --set 'basis=replicate' --set 'S7=bind:2'
+  numapilot whatif app.numatrace --set '*=interleave'                    all memory
+  numapilot whatif app.numatrace --machine memprof-c --set 'block=users' --json
+
+Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses. The interval is of the sampling alone.")]
+pub struct WhatifArgs {
+    /// The trace, as written by `numapilot record`
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// OBJECT=interleave, bind:N, replicate, users (each page on the node that uses it most), local (the same) or first-touch. OBJECT: name or
+    /// number as in `report` (S3 or 1734), or `*` for all memory
+    #[arg(long = "set", value_name = "OBJECT=WHERE", required = true)]
+    pub set: Vec<String>,
+    /// Machine: model name or file [default: the one it was recorded on]
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimulateBind {
+    /// As recorded, where the machine has those CPUs; else alternating between the nodes
+    Recorded,
+    /// Alternate between the nodes
+    Spread,
+    /// Fill one node after the other
+    Pack,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimulateView {
+    /// Gains by policy
+    Bars,
+    /// The seven metrics over time, a line per policy
+    Series,
+    /// Traffic under the last policy before it moved anything
+    Before,
+    /// Traffic under the last policy at the end
+    After,
 }
 
 #[derive(Debug, Args)]

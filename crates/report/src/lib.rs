@@ -9,6 +9,7 @@ pub mod html;
 pub mod json;
 mod pen;
 pub mod pictures;
+pub mod simulation;
 pub mod text;
 pub mod topo;
 pub mod traffic;

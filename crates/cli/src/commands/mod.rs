@@ -3,10 +3,13 @@
 pub mod compile;
 mod exports;
 mod import;
+mod objects;
 mod record;
 mod report;
 mod shell;
+mod simulate;
 mod topo;
+mod whatif;
 
 use std::process::ExitCode;
 
@@ -23,6 +26,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Simulate(arguments) => simulate::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Whatif(arguments) => whatif::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),

@@ -6,7 +6,6 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_flows::Filter;
-use numapilot_flows::SiteId;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::link_traffic;
@@ -18,7 +17,6 @@ use numapilot_report::html;
 use numapilot_report::json;
 use numapilot_report::text;
 use numapilot_report::text::Look;
-use numapilot_trace::ids::ObjectId;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::ids::TimeNs;
 use serde_json::Value;
@@ -26,6 +24,7 @@ use serde_json::json as value;
 
 use crate::args::ReportArgs;
 use crate::commands::exports;
+use crate::commands::objects::{Chosen, choose_objects};
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -103,12 +102,6 @@ struct View<'a> {
     heading: &'a Heading,
 }
 
-/// What `--object` named.
-enum Chosen {
-    Site(SiteId),
-    Object(ObjectId),
-}
-
 impl View<'_> {
     fn analysis(&self) -> Result<Analysis<'_>> {
         let (nodes, memory_nodes): (Vec<NodeId>, Vec<NodeId>) = match self.machine {
@@ -152,7 +145,7 @@ impl View<'_> {
         let mut filter = analysis.filter().clone();
         let mut scope = self.scope();
         if let Some(name) = &arguments.object {
-            match self.choose_objects(name)?.as_slice() {
+            match choose_objects(self.trace, "--object", name)?.as_slice() {
                 [Chosen::Site(site)] => filter.site = Some(*site),
                 [Chosen::Object(object)] => filter.object = Some(*object),
                 several => {
@@ -210,7 +203,7 @@ impl View<'_> {
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
         let before = parts.len();
         if let Some(name) = &arguments.object {
-            for chosen in self.choose_objects(name)? {
+            for chosen in choose_objects(self.trace, "--object", name)? {
                 parts.push(self.object_text(analysis, &chosen, look)?);
             }
         }
@@ -268,8 +261,7 @@ impl View<'_> {
             self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
         if let Some(name) = &arguments.object {
-            let details: Result<Vec<Value>> = self
-                .choose_objects(name)?
+            let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?
                 .iter()
                 .map(|chosen| {
                     let detail = match chosen {
@@ -302,34 +294,6 @@ impl View<'_> {
     }
 
     /// By number (`S3`: a site; `17`: an instance), else every site with that name.
-    fn choose_objects(&self, name: &str) -> Result<Vec<Chosen>> {
-        if let Some(site) = name.strip_prefix(['S', 's']).and_then(|rest| rest.parse().ok()).map(SiteId) {
-            self.trace.site(site).with_context(|| format!("--object {name}: the trace has no such site"))?;
-            return Ok(vec![Chosen::Site(site)]);
-        }
-        if let Ok(object) = name.parse().map(ObjectId) {
-            self.trace.object(object).with_context(|| {
-                format!("--object {name}: the trace has objects 0 to {}", self.trace.objects().len().saturating_sub(1))
-            })?;
-            return Ok(vec![Chosen::Object(object)]);
-        }
-        let sites = self.trace.sites().iter().enumerate();
-        let named: Vec<SiteId> =
-            sites.filter(|(_, site)| &*site.name == name).map(|(index, _)| SiteId(index as u32)).collect();
-        let accessed: Vec<Chosen> = named
-            .iter()
-            .filter(|&&site| self.trace.filtered(&Filter { site: Some(site), ..Filter::default() }).next().is_some())
-            .map(|&site| Chosen::Site(site))
-            .collect();
-        match (named.is_empty(), accessed.is_empty()) {
-            (true, _) => {
-                bail!("--object {name}: no object has that name; the table's names and numbers (S3) can be used")
-            }
-            (false, true) => bail!("--object {name}: there is one, but no sampled access reached it"),
-            (false, false) => Ok(accessed),
-        }
-    }
-
     fn choose_thread(&self, name: &str) -> Result<ThreadIndex> {
         let threads = self.trace.threads();
         if let Ok(index) = name.parse().map(ThreadIndex) {

@@ -5,7 +5,7 @@ mod matrix;
 mod object;
 mod objects;
 mod overview;
-mod style;
+pub(crate) mod style;
 mod table;
 mod threads;
 mod timeline;

@@ -1,0 +1,237 @@
+//! `numapilot simulate`: a recorded or described program on a simulated machine, under one policy or several.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use numapilot_machine::{Bind, Machine};
+use numapilot_placement::{policies, policy_by_name};
+use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
+use numapilot_simulator::arrange::optimal;
+use numapilot_simulator::program::Program;
+use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
+use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
+use serde_json::json;
+
+use crate::args::{SimulateArgs, SimulateBind, SimulateView};
+use crate::output;
+
+/// Simulates under each policy in turn and renders the comparison.
+pub fn run(arguments: &SimulateArgs) -> Result<()> {
+    if arguments.list {
+        return list(arguments);
+    }
+    let Some(input) = &arguments.input else {
+        bail!("name a trace or a description (.toml) to simulate, or ask for --list")
+    };
+    let loaded = load(input, arguments.repeat, arguments.run_for)?;
+    let machine = machine_for(&loaded, arguments.machine.as_deref())?;
+    let simulation = Simulation::new(&loaded.program, &machine, options(arguments))?;
+    let mut runs = Vec::new();
+    for spec in split_policies(&arguments.policy) {
+        let bar = progress(arguments.quiet, &spec);
+        let mut on_step = |progress: Progress| {
+            bar.set_position((progress.share * 1000.0) as u64);
+            true
+        };
+        let mut report = if spec == OPTIMUM {
+            best(&loaded.program, &machine, arguments, &mut on_step)?
+        } else {
+            simulation.run(policy_by_name(&spec, &machine, arguments.seed)?.as_mut(), &mut on_step)?
+        };
+        bar.finish_and_clear();
+        report.policy = spec;
+        runs.push(report);
+    }
+    show(arguments, &machine, &Comparison::new(&runs))
+}
+
+/// The offline optimum's name among the policies. It is none: it knows the whole run beforehand.
+const OPTIMUM: &str = "optimum";
+const OPTIMUM_SUMMARY: &str = "no policy: the best static placement that was found with the whole run known beforehand; what others are measured by";
+
+/// The program with every page where the offline search puts it, from the first touch to the end.
+fn best(
+    program: &Program,
+    machine: &Machine,
+    arguments: &SimulateArgs,
+    on_step: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Report> {
+    let mut placed = program.clone();
+    let options = options(arguments);
+    let found = optimal(&mut placed, machine, options.layout)?;
+    let mut policy = policy_by_name("first-touch", machine, arguments.seed)?;
+    let mut report = Simulation::new(&placed, machine, options)?.run(policy.as_mut(), on_step)?;
+    let budget = if found.out_of_budget { "; the search ended for want of time" } else { "" };
+    report.notes.push(format!(
+        "The optimum is the best static placement that was found, without moving threads or making copies: {:.2} s by the model without synchronisation, \
+         and no such placement takes less than {:.2} s{budget}.",
+        found.predicted_s, found.bound_s
+    ));
+    Ok(report)
+}
+
+fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>) -> Result<()> {
+    if let Some(path) = &arguments.html {
+        output::write_file(path, &html(comparison, machine))?;
+    }
+    if let Some(path) = &arguments.svg {
+        output::write_file(path, &picture(arguments.view, machine, comparison))?;
+    }
+    let to_standard_output =
+        [&arguments.html, &arguments.svg].iter().any(|path| path.as_deref() == Some(Path::new("-")));
+    if arguments.json {
+        let gains: Vec<Option<f64>> = (0..comparison.runs.len()).map(|run| comparison.gain(run)).collect();
+        return output::print_json(
+            &json!({ "simulated": true, "base": comparison.runs[comparison.base].policy, "gains": gains, "runs": comparison.runs }),
+        );
+    }
+    if to_standard_output {
+        return Ok(());
+    }
+    output::print(&render(comparison, output::look(&arguments.look)))?;
+    for (what, path) in [("Page", &arguments.html), ("Picture", &arguments.svg)] {
+        if let Some(path) = path {
+            output::print(&format!("\n{what}: {}\n", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn picture(view: SimulateView, machine: &Machine, comparison: &Comparison<'_>) -> String {
+    let last = &comparison.runs[comparison.runs.len() - 1];
+    match view {
+        SimulateView::Bars => bars_svg(comparison),
+        SimulateView::Series => series_svg(comparison),
+        SimulateView::Before => {
+            traffic_svg(last, machine, last.before.as_ref().unwrap_or(&last.total), &format!("{}, before", last.policy))
+        }
+        SimulateView::After => traffic_svg(
+            last,
+            machine,
+            last.after.as_ref().unwrap_or(&last.total),
+            &format!("{}, at the end", last.policy),
+        ),
+    }
+}
+
+/// A program, and the machine on which it was recorded.
+struct Loaded {
+    program: Program,
+    machine: Option<Machine>,
+}
+
+/// The program that a path names: a trace's folder or a description.
+fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loaded> {
+    if input.is_dir() {
+        let repeat = match (repeat, run_for) {
+            (Some(times), _) => Repeat::Times(times),
+            (None, Some(seconds)) => Repeat::UntilNs(seconds * 1e9),
+            (None, None) => Repeat::Once,
+        };
+        let recorded = recorded::load(input, &RecordedOptions { repeat, ..RecordedOptions::default() })?;
+        return Ok(Loaded { program: recorded.program, machine: Some(recorded.machine) });
+    }
+    if input.extension().is_none_or(|extension| extension != "toml") {
+        let what = if input.exists() {
+            "neither a trace (a folder NAME.numatrace) nor a description (a file NAME.toml)"
+        } else {
+            "there is no such trace or description"
+        };
+        bail!("{}: {what}", input.display());
+    }
+    let mut program = synthetic::load(input)?;
+    if let Some(times) = repeat {
+        program.repeat = times;
+    } else if let Some(seconds) = run_for.filter(|_| program.body_ns > 0.0) {
+        program.repeat = (seconds * 1e9 / program.body_ns).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
+    }
+    Ok(Loaded { program, machine: None })
+}
+
+/// The machine asked for, else the one on which the program was recorded.
+fn machine_for(loaded: &Loaded, asked: Option<&str>) -> Result<Machine> {
+    match (asked, &loaded.machine) {
+        (Some(name), _) => Machine::load(name).with_context(|| format!("--machine {name}")),
+        (None, Some(machine)) => Ok(machine.clone()),
+        (None, None) => {
+            bail!("a description has no machine of its own: add --machine NAME|FILE (`numapilot topo --list`)")
+        }
+    }
+}
+
+fn options(arguments: &SimulateArgs) -> Options {
+    let layout = match arguments.bind {
+        SimulateBind::Recorded => Layout::Recorded,
+        SimulateBind::Spread => Layout::Ordered(Bind::Spread),
+        SimulateBind::Pack => Layout::Ordered(Bind::Pack),
+    };
+    let defaults = Options::default();
+    Options {
+        seed: arguments.seed,
+        layout,
+        series_ns: arguments.series.map_or(defaults.series_ns, |ms| ms * 1e6),
+        until_ns: arguments.until.map(|seconds| seconds * 1e9),
+        ..defaults
+    }
+}
+
+/// Policies are separated by commas, and so are a policy's own options: what has a `=` and no name before it belongs to the policy before.
+fn split_policies(list: &str) -> Vec<String> {
+    let mut specs: Vec<String> = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let is_option = part.contains('=')
+            && part.find(':').is_none_or(|colon| part.find('=').is_some_and(|equals| equals < colon));
+        match specs.last_mut().filter(|last| is_option && last.contains(':')) {
+            Some(last) => *last = format!("{last},{part}"),
+            None => specs.push(part.to_owned()),
+        }
+    }
+    specs
+}
+
+/// A bar on a terminal's standard error; nothing elsewhere.
+pub fn progress(quiet: bool, what: &str) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} % {eta:>5}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
+fn list(arguments: &SimulateArgs) -> Result<()> {
+    if arguments.json {
+        let mut all: Vec<_> =
+            policies().iter().map(|policy| json!({ "name": policy.name, "summary": policy.summary })).collect();
+        all.push(json!({ "name": OPTIMUM, "summary": OPTIMUM_SUMMARY }));
+        return output::print_json(&json!(all));
+    }
+    let look = output::look(&arguments.look);
+    let mut text = String::new();
+    for policy in policies() {
+        text.push_str(&format!("{}  {}\n", look.strong(policy.name), policy.summary));
+        for option in policy.options() {
+            text.push_str(&format!("    {}={}  {}\n", option.key, option.default, option.help));
+        }
+    }
+    text.push_str(&format!("{}  {OPTIMUM_SUMMARY}\n", look.strong(OPTIMUM)));
+    output::print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_policies;
+
+    #[test]
+    fn a_policys_options_stay_with_it() {
+        assert_eq!(split_policies("first-touch, interleave"), ["first-touch", "interleave"]);
+        assert_eq!(
+            split_policies("carrefour:local-ratio=70,period-ms=500,pilot:replicate=off"),
+            ["carrefour:local-ratio=70,period-ms=500", "pilot:replicate=off"]
+        );
+    }
+}

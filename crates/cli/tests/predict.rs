@@ -1,0 +1,105 @@
+//! `simulate` and `whatif` as people use them, on a committed recording of a multigrid solver (`testdata/traces/README.md`).
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+fn trace() -> String {
+    root().join("testdata/traces/mg.numatrace").display().to_string()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let ran = run(arguments).succeeded();
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+#[test]
+fn policies_are_compared_on_the_recorded_machine_and_everything_says_simulated() {
+    let folder = scratch();
+    let page = folder.path().join("p.html").display().to_string();
+    let bars = folder.path().join("b.svg").display().to_string();
+    let (trace, policies) = (trace(), "first-touch,interleave,pilot:replicate=off,optimum");
+    let ran = run(&["simulate", &trace, "--policy", policies, "--html", &page, "--svg", &bars]).succeeded();
+    for needed in ["simulated", "first-touch", "interleave", "pilot:replicate=off", "optimum", "RUN TIME"] {
+        assert!(ran.stdout.contains(needed), "{needed} is missing in\n{}", ran.stdout);
+    }
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "{}", ran.stdout);
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(
+        page.contains("Nothing on this page was measured")
+            && page.matches("<svg").count() >= 5
+            && !page.contains("http://")
+            || page.contains("www.w3.org")
+    );
+    assert!(std::fs::read_to_string(bars).expect("the picture").contains("simulated"));
+
+    let found = json(&["simulate", &trace, "--policy", policies, "--json"]);
+    let runs = found["runs"].as_array().expect("runs");
+    assert_eq!(
+        (runs.len(), found["base"].as_str(), found["simulated"].as_bool()),
+        (4, Some("first-touch"), Some(true))
+    );
+    let local = |run: &Value| run["total"]["metrics"]["local_access_ratio"].as_f64().expect("a share");
+    assert!(
+        (local(&runs[1]) - 0.25).abs() < 0.02,
+        "interleaving over four nodes leaves a quarter local: {}",
+        local(&runs[1])
+    );
+    assert!(runs.iter().all(|run| run["simulated"] == true && run["finished"] == true));
+}
+
+#[test]
+fn what_if_predicts_with_an_interval_and_names_what_it_set() {
+    let found = json(&["whatif", &trace(), "--set", "*=interleave", "--json"]);
+    let share = |when: &str| found[when]["total"]["metrics"]["local_access_ratio"].as_f64().expect("a share");
+    assert!(
+        found["predicted"] == true && share("now") > 0.3 && (share("then") - 0.25).abs() < 0.02,
+        "{} {}",
+        share("now"),
+        share("then")
+    );
+    let (gain, margin) = (found["gain"].as_f64().expect("a gain"), found["gain_margin"].as_f64().expect("a margin"));
+    let time = |when: &str| found[when]["run_time_ns"].as_f64().expect("a time");
+    assert!(
+        (gain - (time("now") / time("then") - 1.0)).abs() < 1e-9 && margin > 0.0 && margin < 0.2,
+        "{gain} ± {margin}"
+    );
+    let copies = json(&["whatif", &trace(), "--set", "*=replicate", "--json"]);
+    assert!(copies["more_bytes"].as_u64().expect("bytes") > 0 && copies["gain"].as_f64().expect("a gain") >= -0.01);
+}
+
+#[test]
+fn wrong_wishes_are_answered_with_what_is_right() {
+    let trace = trace();
+    let cases: [(&[&str], &str); 7] = [
+        (&["simulate", &trace, "--policy", "carefour"], "no policy is called \"carefour\""),
+        (&["simulate", &trace, "--policy", "pilot:speed=9"], "has no option \"speed\""),
+        (&["simulate", "nowhere.numatrace"], "nowhere.numatrace: there is no such"),
+        (&["simulate", "--policy", "pilot", "/dev/null"], "neither a trace"),
+        (&["whatif", &trace, "--set", "grid"], "write OBJECT=WHERE"),
+        (&["whatif", &trace, "--set", "*=bind:77"], "no node 77"),
+        (&["whatif", &trace, "--set", "nosuchthing=interleave"], "no object has that name"),
+    ];
+    for (arguments, needed) in cases {
+        let ran = run(arguments);
+        assert!(
+            ran.code != 0 && ran.stderr.contains(needed) && ran.stdout.is_empty(),
+            "{arguments:?}: {}\n{}",
+            ran.code,
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn descriptions_need_a_machine_and_errors_name_file_and_line() {
+    let described = root().join("workloads/synthetic/bursts.toml").display().to_string();
+    let ran = run(&["simulate", &described, "--policy", "first-touch"]);
+    assert!(ran.code == 1 && ran.stderr.contains("--machine"), "{}", ran.stderr);
+    let folder = scratch();
+    let broken = folder.path().join("broken.toml");
+    std::fs::write(&broken, "format = 1\nname = \"x\"\nnonsense = 2\n").expect("written");
+    let ran = run(&["simulate", broken.display().to_string().as_str(), "--machine", "opteron-8385"]);
+    assert!(ran.code == 1 && ran.stderr.contains("broken.toml:3"), "{}", ran.stderr);
+}

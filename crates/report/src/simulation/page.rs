@@ -1,0 +1,113 @@
+//! The comparison as one page that opens from disk: table, bars, metrics over time, traffic before and after.
+
+use std::fmt::Write;
+
+use numapilot_machine::Machine;
+use numapilot_simulator::Report;
+
+use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
+use crate::pen::escape;
+use crate::units;
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; --ground: #fbfbf9; --ink: #20262e; --faint: #5c6672; --line: #dcdcd6; }
+@media (prefers-color-scheme: dark) { :root { --ground: #16191d; --ink: #e8eaed; --faint: #9aa4b0; --line: #343a42; } }
+body { font: 16px/1.5 system-ui, sans-serif; background: var(--ground); color: var(--ink); max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } p.origin, figcaption { color: var(--faint); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
+figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 8px; } ul.notes { color: var(--faint); }
+@media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }";
+
+/// Writes the page. `machine` is the one that was simulated.
+#[must_use]
+pub fn html(comparison: &Comparison<'_>, machine: &Machine) -> String {
+    let base = &comparison.runs[comparison.base];
+    let title = format!("{} on {}: placement policies, simulated", base.program, base.machine);
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>{0}</title><style>{STYLE}</style></head><body><main>\n<h1>{0}</h1>\n<p class=\"origin\">{1} Nothing on this page was measured.</p>\n",
+        escape(&title),
+        escape(&text::origin(base))
+    );
+    table(&mut out, comparison);
+    figure(&mut out, "Gain over the yardstick", &bars_svg(comparison));
+    figure(&mut out, "Metrics over time", &series_svg(comparison));
+    for run in comparison.runs {
+        traffic(&mut out, run, machine);
+    }
+    let notes = text::notes(comparison);
+    if !notes.is_empty() {
+        out.push_str("<h2>What to know about these figures</h2>\n<ul class=\"notes\">\n");
+        for note in notes {
+            let _ = writeln!(out, "<li>{}</li>", escape(&note));
+        }
+        out.push_str("</ul>\n");
+    }
+    out.push_str("</main></body></html>\n");
+    out
+}
+
+fn figure(out: &mut String, title: &str, svg: &str) {
+    let _ = write!(out, "<h2>{}</h2>\n<figure>{svg}</figure>\n", escape(title));
+}
+
+fn traffic(out: &mut String, run: &Report, machine: &Machine) {
+    let policy = escape(&run.policy);
+    match (&run.before, &run.after) {
+        (Some(before), Some(after)) => {
+            let _ = writeln!(out, "<h2>Traffic under {policy}, before it moved anything and at the end</h2>");
+            for (stretch, what) in [(before, "before"), (after, "at the end")] {
+                let words = format!("{}, {what}", run.policy);
+                let _ = writeln!(out, "<figure>{}</figure>", traffic_svg(run, machine, stretch, &words));
+            }
+        }
+        _ => figure(out, &format!("Traffic under {}", run.policy), &traffic_svg(run, machine, &run.total, &run.policy)),
+    }
+}
+
+fn table(out: &mut String, comparison: &Comparison<'_>) {
+    out.push_str("<h2>Policies</h2>\n<div class=\"scroll\"><table><thead><tr>");
+    let titles = [
+        "Policy",
+        "Run time",
+        "Gain",
+        "Local access ratio",
+        "Latency",
+        "Controller imbalance",
+        "Interconnect usage",
+        "Pages moved",
+        "Copies",
+        "Processor time taken",
+    ];
+    for title in titles {
+        let _ = write!(out, "<th scope=\"col\">{title}</th>");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    let share = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), units::percent);
+    for (index, run) in comparison.runs.iter().enumerate() {
+        let metrics = &run.total.metrics;
+        let gain = if index == comparison.base {
+            "–".to_owned()
+        } else {
+            comparison.gain(index).map_or_else(|| "did not end".to_owned(), signed_percent)
+        };
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{gain}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&run.policy),
+            units::time_ns(run.run_time_ns as u64),
+            share(metrics.local_access_ratio),
+            metrics.memory_latency_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.0} ns")),
+            share(population(metrics.controller_imbalance)),
+            share(metrics.interconnect_usage),
+            run.moves.pages(),
+            run.moves.copies_made,
+            units::time_ns(run.cost.total_ns() as u64),
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}

@@ -1,0 +1,107 @@
+//! The runs as a table.
+
+use std::fmt::Write;
+
+use numapilot_simulator::{Report, program::Origin};
+
+use super::{Comparison, population, signed_percent};
+use crate::text::style::wrap;
+use crate::text::{Align, Look, Table};
+use crate::units;
+
+/// Renders the comparison for a terminal.
+#[must_use]
+pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
+    let first = &comparison.runs[comparison.base];
+    let mut out = String::new();
+    let threads = first.threads.len();
+    let _ = writeln!(
+        out,
+        "{}",
+        look.strong(&format!(
+            "{} on {}, {} nodes, {threads} threads: simulated",
+            first.program,
+            first.machine,
+            first.nodes.len()
+        ))
+    );
+    for line in wrap(&origin(first), look.width) {
+        let _ = writeln!(out, "{line}");
+    }
+    out.push('\n');
+    let mut table = Table::new().flexible("POLICY", 12);
+    for title in ["RUN TIME", "GAIN", "LOCAL", "LATENCY", "CTRL IMB", "LINKS", "LINK IMB", "MOVED", "COST"] {
+        table = table.column(title, Align::Right);
+    }
+    for (index, run) in comparison.runs.iter().enumerate() {
+        table.row(row(comparison, index, run));
+    }
+    out.push_str(&table.render(look, 0));
+    let base = &first.policy;
+    let legend = format!(
+        "All figures are simulated. GAIN: how much faster than {base}. LOCAL: local access ratio. LATENCY: mean of a memory access, loaded. CTRL IMB, LINK IMB: \
+         standard deviation over mean (population) of accesses served per controller, of link utilisation. LINKS: mean utilisation. MOVED: pages moved and copies \
+         made. COST: processor time that the policy took from the program, of all its threads' time."
+    );
+    for line in wrap(&legend, look.width.saturating_sub(2)) {
+        let _ = writeln!(out, "  {}", look.faint(&line));
+    }
+    for note in notes(comparison) {
+        for (index, line) in wrap(&note, look.width.saturating_sub(2)).iter().enumerate() {
+            let _ = writeln!(out, "{} {}", if index == 0 { "!" } else { " " }, look.warning(line));
+        }
+    }
+    out
+}
+
+/// Where the program came from, in a sentence.
+pub(super) fn origin(run: &Report) -> String {
+    match &run.origin {
+        Origin::Synthetic { file } => format!("Described by {file}; seed {}.", run.options.seed),
+        Origin::Recorded { trace, machine, recorded_ns, repeated_from_ns, .. } => {
+            let repeated = repeated_from_ns
+                .map_or_else(String::new, |from| format!(" What follows {} is repeated.", units::time_ns(from)));
+            format!("Recorded in {trace} on {machine}: {} of program time.{repeated}", units::time_ns(*recorded_ns))
+        }
+    }
+}
+
+/// What the reader must know, each once.
+pub(super) fn notes(comparison: &Comparison<'_>) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for run in comparison.runs {
+        let assumed: &[String] = if let Origin::Recorded { assumptions, .. } = &run.origin { assumptions } else { &[] };
+        for note in run.notes.iter().chain(assumed) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+    }
+    notes
+}
+
+fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
+    let metrics = &run.total.metrics;
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.0} %", value * 100.0));
+    let gain = if index == comparison.base {
+        "-".to_owned()
+    } else {
+        comparison.gain(index).map_or_else(|| "?".to_owned(), signed_percent)
+    };
+    let time = format!("{}{}", if run.finished { "" } else { "> " }, units::time_ns(run.run_time_ns as u64));
+    let moved = run.moves.pages() + run.moves.copies_made;
+    let busy: f64 = run.threads.iter().map(|thread| thread.busy_ns).sum();
+    let cost = if busy > 0.0 { run.cost.total_ns() / busy } else { 0.0 };
+    vec![
+        run.policy.clone(),
+        time,
+        gain,
+        share(metrics.local_access_ratio),
+        metrics.memory_latency_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0} ns")),
+        share(population(metrics.controller_imbalance)),
+        share(metrics.interconnect_usage),
+        share(population(metrics.interconnect_imbalance)),
+        if moved == 0 { "-".to_owned() } else { units::count(moved as f64) },
+        if run.cost.total_ns() > 0.0 { units::percent(cost) } else { "-".to_owned() },
+    ]
+}
