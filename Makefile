@@ -7,7 +7,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build demo test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-web workloads clean help
+.PHONY: all build demo test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-web workloads clean help
 
 all: build
 
@@ -27,6 +27,8 @@ setup-test:
 	@tools/setup test
 setup-bench:
 	@tools/setup bench
+setup-experiments:
+	@tools/setup experiments
 setup-web:
 	@tools/setup web
 
@@ -50,7 +52,7 @@ bench: setup-bench workloads
 	@tools/bench $(NUMAPILOT) $(BUILD)
 
 # Options in EXPERIMENTS: --quick, --for SECONDS, names of programs.
-experiments: workloads
+experiments: setup-experiments workloads
 	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 
 lint: setup-demo setup-web

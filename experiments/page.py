@@ -11,13 +11,18 @@ CAVEATS = """\
   [policies](policies.md)); published figures are of real machines and the original programs. Ours implement the same algorithms
   ([workloads](../workloads/README.md)) at inputs that are small enough to record within a minute or so.
 * Recordings last 0.1 to 10 s of program time. A policy that decides every second needs longer, so each program's main part is repeated; its initialisation is
-  not. Repeated parts access the same pages again, and what the original does once and late is missing.
+  not. Repeated parts access the same pages again, and what the original does once and late is missing. So a placement, once found, stays right for longer
+  than in programs that go on to other pages (`is`).
+* Who does which piece of work is as recorded, where congestion slowed nobody down. In programs that give work to whichever thread is free (`pca`, `bfs`),
+  threads near the memory would do more of it on a real machine.
 * Machine parameters are facts of the machines (clocks, bandwidths, idle latencies; `models/`). Neither the model nor a policy was fitted to these results,
   and no bound is set on them: this is a report and not a test.
 * `carrefour` is the algorithm as its paper has it, `carrefour-as-coded` as its released code has it. The authors measured the code. Both are compared with the
   published figures.
 * The case studies are compared at equal work (main part repeated equally often), before and after the fix.
 * A gain is first touch's run time over the policy's, less 1: +100 % is twice as fast. Regret is a policy's run time over the optimum's, less 1.
+* `optimum` is the best static placement of pages that a search found with the whole run known beforehand, without moving threads or copying pages
+  ([policies](policies.md)). A policy that copies pages, moves threads or follows phases can beat it: its regret is then negative.
 
 ## Again
 
@@ -72,7 +77,7 @@ def summary_table(runs, policies):
     rows = []
     for row in summed:
         worst, whose = row["worst"]
-        cells = [row["policy"], percent(row["mean"], digits=1), f"{percent(worst, digits=1)} (`{whose}`)"]
+        cells = [row["policy"], percent(row["mean"], digits=1), "" if row["policy"] == plan.BASE else f"{percent(worst, digits=1)} (`{whose}`)"]
         if with_regret:
             cells += [percent(row["regret"], digits=1), f"{percent(row['most'][0], digits=1)} (`{row['most'][1]}`)" if row["most"] else ""]
         rows.append(cells)

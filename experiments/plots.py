@@ -5,7 +5,7 @@ import svg
 
 # Beyond this bars are cut off and say their value: one program must not flatten the others.
 GAIN_LIMIT_PERCENT = 250.0
-FIX_COLOUR = "#444444"
+FIX_COLOUR = "#BBBBBB"
 
 
 def by_program(runs, policies, figure):

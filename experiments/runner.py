@@ -97,7 +97,11 @@ class Lab:
         except (OSError, ValueError, KeyError):
             pass  # Absent, or from another version: made anew.
         begun = time.monotonic()
-        answer = trimmed(json.loads(run([self.numapilot, "simulate", job.description or self.trace(job), *job.options, "--json", "--quiet"])))
+        printed = run([self.numapilot, "simulate", job.description or self.trace(job), *job.options, "--json", "--quiet"])
+        try:
+            answer = trimmed(json.loads(printed))
+        except (ValueError, KeyError) as error:
+            raise Failed(f"{job.label}: not an answer of `numapilot simulate --json`: {error!r}") from error
         write(path, json.dumps({"key": key, "answer": answer}))
         self.say(f"simulated {job.label}: {time.monotonic() - begun:.0f} s")
         return answer

@@ -159,6 +159,17 @@ class Kept(unittest.TestCase):
             os.chmod(binary, 0o755)
             self.assertEqual(calls(), 4)
 
+    def test_what_is_no_answer_is_a_failure_and_is_not_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary = os.path.join(folder, "numapilot")
+            runner.write(binary, "#!/bin/sh\necho '{}'\n")
+            os.chmod(binary, 0o755)
+            job = plan.Job("synthetic/m/w", (), description=binary)
+            answers, failures = runner.Lab(binary, folder, folder).results([job])
+            self.assertEqual(answers, {})
+            self.assertIn("synthetic/m/w: not an answer", failures[0])
+            self.assertFalse(os.path.exists(os.path.join(folder, "simulated")))
+
     def test_a_program_that_is_not_there_costs_its_own_rows_only(self):
         with tempfile.TemporaryDirectory() as folder:
             binary = os.path.join(folder, "numapilot")
