@@ -22,7 +22,8 @@ CAVEATS = """\
 * The case studies are compared at equal work (main part repeated equally often), before and after the fix.
 * A gain is first touch's run time over the policy's, less 1: +100 % is twice as fast. Regret is a policy's run time over the optimum's, less 1.
 * `optimum` is the best static placement of pages that a search found with the whole run known beforehand, without moving threads, copying pages or splitting
-  large ones ([policies](policies.md)). A policy that does those, or follows phases, can beat it: its regret is then negative.
+  large ones ([policies](policies.md)). A policy that does those, or follows phases, can beat it: its regret is then negative. The search
+  judges by the traffic model without synchronisation, so what it found can even fall behind first touch where threads wait for each other.
 
 ## Again
 
