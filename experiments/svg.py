@@ -45,7 +45,7 @@ def legend(names, colours, y, width, markers):
     """Swatches in as many rows as the width asks for; what follows them starts below the y returned."""
     drawn, x = [], LEFT
     for name, colour in zip(names, colours):
-        room = 26 + 6.6 * len(name)
+        room = 30 + 6.9 * len(name)
         if x + room > width - 10:
             x, y = LEFT, y + 18
         drawn.append(f"<rect x='{x}' y='{y - 10}' width='12' height='12' fill='{colour}' stroke='{INK}' stroke-width='0.5'/>")
@@ -100,7 +100,8 @@ def grouped_bars(title, unit, groups, series, values, markers, limit=None, colou
                 out.append(f"<rect x='{x:.1f}' y='{min(y, zero):.1f}' width='{bar - 1:.1f}' height='{abs(zero - y):.1f}' fill='{colours[index]}' "
                            f"stroke='{INK}' stroke-width='0.5'><title>{escape(f'{group}, {name}: {value:.3g} {unit}')}</title></rect>")
                 if value > high:
-                    out.append(f"<g transform='translate({x + bar - 2:.1f} {top + 4}) rotate(-90)'>{text(0, 0, f'{value:.0f}', 9, 'end')}</g>")
+                    out.append(f"<g transform='translate({x + bar - 2:.1f} {top + 4}) rotate(-90)' stroke='white' stroke-width='3' paint-order='stroke'>"
+                               f"{text(0, 0, f'{value:.0f}', 9, 'end')}</g>")
             if name in markers.get(group, {}):
                 over.append(diamond(x + (bar - 1) / 2, height_of(markers[group][name])))
         out += over
