@@ -61,11 +61,12 @@ fn best(
     let mut placed = program.clone();
     let found = optimal(&mut placed, machine, options(arguments).layout)?;
     let mut best: Option<(Report, &str)> = None;
-    for (program, policy, whose) in [
+    let tries = [
         (&placed, "first-touch", "the search's"),
         (program, "first-touch", "first touch's"),
         (program, "interleave", "interleaving's"),
-    ] {
+    ];
+    for (program, policy, whose) in tries {
         let mut policy = policy_by_name(policy, machine, arguments.seed)?;
         let run = Simulation::new(program, machine, options(arguments))?.run(policy.as_mut(), on_step)?;
         if best.as_ref().is_none_or(|(best, _)| run.run_time_ns < best.run_time_ns) {
@@ -75,8 +76,8 @@ fn best(
     let Some((mut report, whose)) = best else { bail!("no placement was simulated") };
     let budget = if found.out_of_budget { "; the search ended at its limit of evaluations" } else { "" };
     report.notes.push(format!(
-        "The optimum is the best static placement that was found, without moving threads or making copies: here {whose}. The search's takes {:.2} s by the model \
-         without synchronisation, and no such placement takes less than {:.2} s{budget}.",
+        "The optimum is the best static placement that was found, without moving threads or making copies: here {whose}. The search's takes {:.2} s \
+         by the model without synchronisation, and no such placement takes less than {:.2} s{budget}.",
         found.predicted_s, found.bound_s
     ));
     Ok(report)

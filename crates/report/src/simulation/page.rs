@@ -13,9 +13,11 @@ const STYLE: &str = "\
 :root { color-scheme: light dark; --ground: #fbfbf9; --ink: #20262e; --faint: #5c6672; --line: #dcdcd6; }
 @media (prefers-color-scheme: dark) { :root { --ground: #16191d; --ink: #e8eaed; --faint: #9aa4b0; --line: #343a42; } }
 body { font: 16px/1.5 system-ui, sans-serif; background: var(--ground); color: var(--ink); max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } p.origin, figcaption { color: var(--faint); }
+h1 { font-size: 1.5rem; margin-bottom: .2rem; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; } p.origin, figcaption { color: var(--faint); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
+th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 8px; } ul.notes { color: var(--faint); }
 @media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }";
 
@@ -71,18 +73,8 @@ fn traffic(out: &mut String, run: &Report, machine: &Machine) {
 
 fn table(out: &mut String, comparison: &Comparison<'_>) {
     out.push_str("<h2>Policies</h2>\n<div class=\"scroll\"><table><thead><tr>");
-    let titles = [
-        "Policy",
-        "Run time",
-        "Gain",
-        "Local access ratio",
-        "Latency",
-        "Controller imbalance",
-        "Interconnect usage",
-        "Pages moved",
-        "Copies",
-        "Processor time taken",
-    ];
+    let titles =
+        ["Policy", "Run time", "Gain", "Local", "Latency", "Imbalance", "Links", "Moved", "Copies", "CPU time taken"];
     for title in titles {
         let _ = write!(out, "<th scope=\"col\">{title}</th>");
     }

@@ -39,9 +39,9 @@ pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
     out.push_str(&table.render(look, 0));
     let base = &first.policy;
     let legend = format!(
-        "All figures are simulated. GAIN: how much faster than {base}. LOCAL: local access ratio. LATENCY: mean of a memory access, loaded. CTRL IMB, LINK IMB: \
-         standard deviation over mean (population) of accesses served per controller, of link utilisation. LINKS: mean utilisation. MOVED: pages moved and copies \
-         made. COST: processor time that the policy took from the program, of all its threads' time."
+        "All figures are simulated. GAIN: how much faster than {base}. LOCAL: local access ratio. LATENCY: mean of a memory access, loaded. \
+         CTRL IMB, LINK IMB: standard deviation over mean (population) of accesses served per controller, of link utilisation. LINKS: mean \
+         utilisation. MOVED: pages moved and copies made. COST: processor time that the policy took from the program, of all its threads' time."
     );
     for line in wrap(&legend, look.width.saturating_sub(2)) {
         let _ = writeln!(out, "  {}", look.faint(&line));
