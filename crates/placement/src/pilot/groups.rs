@@ -30,8 +30,6 @@ pub(super) struct Group {
     pub reads: Vec<f64>,
     /// Writes per second by accessing node.
     pub writes: Vec<f64>,
-    /// Small pages in it.
-    pub pages: f64,
     /// Whether no sample of its blocks wrote, and there were enough of them to say so.
     pub read_only: bool,
     /// The pages, each with its accesses per second.
@@ -117,7 +115,7 @@ impl<'b> Shares<'b> {
         let total: f64 = self.rates.iter().sum();
         if self.block.size == PageSize::Large {
             let home = self.block.pages.first().map_or(0, |page| page.home);
-            self.add(Member::Large(key), home, &self.users, total, BLOCK_PAGES as f64, read_only, groups);
+            self.add(Member::Large(key), home, &self.users, total, read_only, groups);
             return;
         }
         let all: f64 = self.block.pages.iter().map(|page| f64::from(page.samples.max(1))).sum();
@@ -131,24 +129,20 @@ impl<'b> Shares<'b> {
                     / weight;
             }
             let rate = total * (1.0 - self.unseen) * f64::from(page.samples.max(1)) / all;
-            self.add(Member::Seen(key, position), page.home, &users, rate, 1.0, read_only, groups);
+            self.add(Member::Seen(key, position), page.home, &users, rate, read_only, groups);
         }
-        let unseen_pages = BLOCK_PAGES as f64 - self.block.pages.len() as f64;
         if let Some(home) = self.block.common_home(self.nodes).filter(|_| self.unseen > 0.0 && !self.block.unseen_dealt)
         {
-            let (pages, rate) = (unseen_pages, total * self.unseen);
-            self.add(Member::Unseen(key), home as u8, &self.users, rate, pages, read_only, groups);
+            self.add(Member::Unseen(key), home as u8, &self.users, total * self.unseen, read_only, groups);
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // one row of a table that is never stored
     fn add(
         &self,
         member: Member,
         home: u8,
         users: &[f32],
         rate: f64,
-        pages: f64,
         read_only: bool,
         groups: &mut BTreeMap<Kind, Group>,
     ) {
@@ -174,7 +168,6 @@ impl<'b> Shares<'b> {
             group.reads[node] += rate * f64::from(*share) * (1.0 - write_share);
             group.writes[node] += rate * f64::from(*share) * write_share;
         }
-        group.pages += pages;
         group.members.push((member, rate));
     }
 }

@@ -27,6 +27,7 @@ use numapilot_traffic::MemorySystem;
 
 use crate::action::Action;
 use crate::error::PlacementError;
+use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
@@ -140,7 +141,8 @@ impl Pilot {
 
     /// A change of the local share is a new phase: no time to look seldom.
     fn wake_on_change(&mut self, seen: &Observation) {
-        let now = local_share(seen);
+        let traffic = Traffic::of(seen);
+        let now = traffic.local / traffic.total();
         if (now - self.local_share).abs() > CHANGED_SHARE {
             self.calm = 0;
         }
@@ -191,16 +193,6 @@ impl Pilot {
         self.calm = if gain >= self.min_gain { 0 } else { self.calm.saturating_add(1) };
         orders
     }
-}
-
-/// Share of all memory accesses that are local, by the counters.
-fn local_share(seen: &Observation) -> f64 {
-    let at = |counts: &crate::observation::NodeCounters, home: usize| {
-        counts.reads_to.get(home).copied().unwrap_or(0.0) + counts.writes_to.get(home).copied().unwrap_or(0.0)
-    };
-    let local: f64 = seen.nodes.iter().enumerate().map(|(node, counts)| at(counts, node)).sum();
-    let all: f64 = seen.nodes.iter().flat_map(|counts| counts.reads_to.iter().chain(&counts.writes_to)).sum();
-    local / all
 }
 
 /// Share of the interval in which the busiest thread of a node ran.

@@ -118,7 +118,6 @@ impl Sharing {
                 home: block.home,
                 reads,
                 writes: vec![0.0; nodes],
-                pages: BLOCK_PAGES as f64,
                 members: vec![(Member::Large((0, 0)), block.rate)],
                 read_only: false,
             });
