@@ -1,0 +1,42 @@
+//! What can be wrong with a plan: each message names file, line and remedy.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a plan cannot be used.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read ({error}); give the path of a plan file (docs/plan-format.md)", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        error: std::io::Error,
+    },
+    /// The text is no plan.
+    #[error("{file}:{line}: {what}; {remedy}")]
+    Invalid {
+        /// The file, as the user named it.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The plan names what the machine has not got.
+    #[error("{file}:{line}: {what}; {remedy}")]
+    Misfit {
+        /// The file, as the user named it.
+        file: String,
+        /// Line of the rule, from 1; 0: the rule was not read from a file.
+        line: usize,
+        /// What is missing.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+}

@@ -1,0 +1,126 @@
+//! A plan on a machine: which nodes its rules come to mean there, and what to do about nodes that the machine has not got.
+
+use numapilot_machine::{Machine, format_cpu_list};
+
+use crate::error::PlanError;
+use crate::plan::{Placing, Plan};
+use crate::policy::{NodeSet, Policy};
+
+/// What becomes of nodes that a plan names and a machine has not got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fit {
+    /// An error.
+    #[default]
+    Exact,
+    /// The k-th node of the machine stands for every node whose number is k modulo the number of nodes.
+    Fold,
+}
+
+/// The machine as rules see it, and whether a plan can do anything there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fitted {
+    /// The plan, with node sets spelt out as lists of nodes that the machine has. (CPUs are checked, and left as they are.)
+    pub plan: Plan,
+    /// Nodes with memory, ascending.
+    pub memory_nodes: Vec<u16>,
+    /// Nodes with CPUs, ascending.
+    pub cpu_nodes: Vec<u16>,
+}
+
+impl Fitted {
+    /// A machine with one node leaves nothing to decide.
+    #[must_use]
+    pub fn is_moot(&self) -> bool {
+        self.memory_nodes.len() < 2 && self.cpu_nodes.len() < 2
+    }
+}
+
+impl Plan {
+    /// Spells the plan's nodes out for a machine.
+    ///
+    /// # Errors
+    /// It names nodes or CPUs that the machine has not got (nodes only with [`Fit::Exact`]): with file, line and remedy.
+    pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
+        let nodes = machine.nodes();
+        let memory_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id.0).collect();
+        let cpu_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_cpus()).map(|n| n.id.0).collect();
+        let mut plan = self.clone();
+        let fitter = Fitter { file: &self.file, machine, fit };
+        for rule in &mut plan.objects {
+            match &mut rule.policy {
+                Policy::Node { node, .. } => *node = fitter.node(*node, &memory_nodes, rule.line)?,
+                Policy::Interleave(set) | Policy::Split(set) => fitter.set(set, &memory_nodes, rule.line)?,
+                Policy::WeightedInterleave(weights) => fitter.weights(weights, &memory_nodes, rule.line)?,
+                Policy::Local | Policy::FirstUse | Policy::Replicate | Policy::HandOver(_) => {}
+            }
+        }
+        let places = plan.threads.iter_mut().map(|rule| (&mut rule.placing, rule.line));
+        for (placing, line) in places.chain(plan.processes.iter_mut().map(|rule| (&mut rule.placing, rule.line))) {
+            match placing {
+                Placing::Nodes(set) => fitter.set(set, &cpu_nodes, line)?,
+                Placing::Cpus(cpus) => fitter.cpus(cpus, line)?,
+            }
+        }
+        Ok(Fitted { plan, memory_nodes, cpu_nodes })
+    }
+}
+
+struct Fitter<'a> {
+    file: &'a str,
+    machine: &'a Machine,
+    fit: Fit,
+}
+
+impl Fitter<'_> {
+    fn misfit(&self, line: usize, what: String, remedy: String) -> PlanError {
+        let file = if self.file.is_empty() { "the plan".to_owned() } else { self.file.to_owned() };
+        PlanError::Misfit { file, line, what, remedy }
+    }
+
+    fn node(&self, node: u16, have: &[u16], line: usize) -> Result<u16, PlanError> {
+        if have.contains(&node) {
+            return Ok(node);
+        }
+        if self.fit == Fit::Fold && !have.is_empty() {
+            return Ok(have[usize::from(node) % have.len()]);
+        }
+        let known = format_cpu_list(have.iter().map(|id| u32::from(*id)));
+        let what = format!("it names node {node}, and machine {} has nodes {known}", self.machine.name());
+        let remedy = "name those (or \"all\"), or let `--fold` map node N to node N modulo their number".to_owned();
+        Err(self.misfit(line, what, remedy))
+    }
+
+    fn set(&self, set: &mut NodeSet, have: &[u16], line: usize) -> Result<(), PlanError> {
+        let mut nodes = match &*set {
+            NodeSet::All => have.to_vec(),
+            NodeSet::Listed(listed) => {
+                listed.iter().map(|node| self.node(*node, have, line)).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        *set = NodeSet::Listed(nodes);
+        Ok(())
+    }
+
+    fn weights(&self, weights: &mut Vec<(u16, u32)>, have: &[u16], line: usize) -> Result<(), PlanError> {
+        let mut sums = std::collections::BTreeMap::new();
+        for (node, weight) in weights.iter() {
+            *sums.entry(self.node(*node, have, line)?).or_insert(0) += weight;
+        }
+        *weights = sums.into_iter().collect();
+        Ok(())
+    }
+
+    fn cpus(&self, cpus: &[u32], line: usize) -> Result<(), PlanError> {
+        let all: Vec<u32> = self.machine.cpus().iter().map(|cpu| cpu.id.0).collect();
+        match cpus.iter().find(|cpu| !all.contains(cpu)) {
+            None => Ok(()),
+            Some(cpu) => {
+                let known = format_cpu_list(all.iter().copied());
+                let what = format!("it names CPU {cpu}, and machine {} has CPUs {known}", self.machine.name());
+                Err(self.misfit(line, what, "name those, or give `nodes` in place of `cpus`".to_owned()))
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Where the memory of an object goes.
+
+use numapilot_machine::format_cpu_list;
+
+/// Nodes as a plan names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NodeSet {
+    /// All nodes of the machine that have memory (for memory) or CPUs (for threads).
+    #[default]
+    All,
+    /// These, ascending, at least one.
+    Listed(Vec<u16>),
+}
+
+impl NodeSet {
+    /// As in the file: `all` or a list such as `0-2,5`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            NodeSet::All => "all".to_owned(),
+            NodeSet::Listed(nodes) => format_cpu_list(nodes.iter().map(|node| u32::from(*node))),
+        }
+    }
+}
+
+/// When an object's pages move to other threads' node: when a thread of that name or start function begins, or takes that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandOver {
+    /// Pattern of the taking thread's name or start function.
+    pub to: String,
+}
+
+/// Where the memory of an object goes. `docs/plan-format.md` says what each does on a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// On one node. With `strict`, never elsewhere (the kernel kills the program when that node is full); else elsewhere only if it is full.
+    Node {
+        /// The node.
+        node: u16,
+        /// Never elsewhere.
+        strict: bool,
+    },
+    /// Page by page over the nodes in turn.
+    Interleave(NodeSet),
+    /// Over the nodes in proportion to weights. No weights: the kernel's own (`/sys/kernel/mm/mempolicy/weighted_interleave`).
+    WeightedInterleave(Vec<(u16, u32)>),
+    /// On the node of the allocating thread, from an arena of that node.
+    Local,
+    /// Fresh pages, each on the node of the thread that uses it first.
+    FirstUse,
+    /// In as many equal contiguous parts as there are nodes, one on each: what a parallel first touch of partitioned data would do.
+    Split(NodeSet),
+    /// A copy on each node. A plan cannot do this to threads of one process: `run` says so, and leaves the object alone.
+    Replicate,
+    /// First on the node of its allocator, then on the node of the threads that take it over.
+    HandOver(HandOver),
+}
+
+impl Policy {
+    /// As in the file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Policy::Node { .. } => "node",
+            Policy::Interleave(_) => "interleave",
+            Policy::WeightedInterleave(_) => "weighted-interleave",
+            Policy::Local => "local",
+            Policy::FirstUse => "first-use",
+            Policy::Split(_) => "split",
+            Policy::Replicate => "replicate",
+            Policy::HandOver(_) => "hand-over",
+        }
+    }
+
+    /// Every policy's name, in the order of the documentation.
+    pub const NAMES: [&'static str; 8] =
+        ["node", "interleave", "weighted-interleave", "local", "first-use", "split", "replicate", "hand-over"];
+
+    /// One line for people: `interleave over 0-3`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Policy::Node { node, strict } => format!("node {node}{}", if *strict { " (strict)" } else { "" }),
+            Policy::Interleave(NodeSet::All) => "interleave over all nodes".to_owned(),
+            Policy::Interleave(nodes) => format!("interleave over {}", nodes.text()),
+            Policy::WeightedInterleave(weights) if weights.is_empty() => "weighted-interleave".to_owned(),
+            Policy::WeightedInterleave(weights) => format!("weighted-interleave {}", weights_text(weights)),
+            Policy::Split(NodeSet::All) => "split over all nodes".to_owned(),
+            Policy::Split(nodes) => format!("split over {}", nodes.text()),
+            Policy::HandOver(hand_over) => format!("hand-over to {}", hand_over.to),
+            Policy::Local | Policy::FirstUse | Policy::Replicate => self.name().to_owned(),
+        }
+    }
+}
+
+/// `0:3,1:1`.
+pub(crate) fn weights_text(weights: &[(u16, u32)]) -> String {
+    weights.iter().map(|(node, weight)| format!("{node}:{weight}")).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,308 @@
+//! From a plan file's text to the plan.
+
+use std::path::Path;
+
+use numapilot_machine::parse_cpu_list;
+use toml::de::DeTable;
+
+use crate::error::PlanError;
+use crate::plan::{Frame, Layout, ObjectMatch, ObjectRule, Placing, Plan, ProcessRule, ThreadRule};
+use crate::policy::{HandOver, NodeSet, Policy};
+use crate::table::{Source, Table};
+use crate::{MAX_RULES, VERSION};
+
+/// Nodes that exist at most.
+const MOST_NODES: u64 = 63;
+/// Frames that `called_from` may name.
+const MOST_CALLERS: usize = 7;
+
+impl Plan {
+    /// Reads a plan file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its text is no plan: with line and remedy.
+    pub fn load(path: &Path) -> Result<Plan, PlanError> {
+        let text = std::fs::read_to_string(path).map_err(|error| PlanError::Read { path: path.to_owned(), error })?;
+        Plan::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads a plan from text; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// The text is no plan: with line and remedy.
+    pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
+        let source = Source { file, text };
+        let root = DeTable::parse(text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            source.error(&span, error.message().trim().to_owned(), "plans are TOML (docs/plan-format.md)")
+        })?;
+        let top = Table::new(&source, root.get_ref(), "the plan", 0..0);
+        let version = top.integer("version", u64::MAX)?.ok_or_else(|| {
+            top.error("no `version`", format!("begin it with `version = {VERSION}` (docs/plan-format.md)"))
+        })?;
+        if version != u64::from(VERSION) {
+            let remedy = format!("this numapilot reads version {VERSION}; use the one that wrote the plan");
+            return Err(top.error_at("version", format!("{version} is unknown"), remedy));
+        }
+        let plan = Plan {
+            file: file.to_owned(),
+            about: source.comments_after(0),
+            program: top.string("program")?,
+            machine: top.string("machine")?,
+            objects: rules(&top, "object", "[[object]]", object)?,
+            threads: rules(&top, "thread", "[[thread]]", thread)?,
+            processes: rules(&top, "process", "[[process]]", process)?,
+        };
+        top.finish()?;
+        if plan.objects.is_empty() && plan.threads.is_empty() && plan.processes.is_empty() {
+            return Err(top.error("no rule", "add an [[object]], a [[thread]] or a [[process]]"));
+        }
+        Ok(plan)
+    }
+}
+
+fn rules<T>(
+    top: &Table<'_>,
+    key: &'static str,
+    title: &'static str,
+    read: fn(&Table<'_>) -> Result<T, PlanError>,
+) -> Result<Vec<T>, PlanError> {
+    let tables = top.tables(key, title)?;
+    if tables.len() > MAX_RULES {
+        return Err(tables[MAX_RULES].error(format!("more than {MAX_RULES} of them"), "join rules with patterns (`*`)"));
+    }
+    tables.iter().map(|table| read(table).and_then(|rule| table.finish().map(|()| rule))).collect()
+}
+
+fn object(table: &Table<'_>) -> Result<ObjectRule, PlanError> {
+    let matches = object_match(table)?;
+    let name = table.string("name")?.or_else(|| default_name(&matches)).unwrap_or_else(|| "all".to_owned());
+    let policy = policy(table)?;
+    Ok(ObjectRule {
+        name,
+        evidence: table.comments(),
+        matches,
+        policy,
+        huge_pages: table.boolean("huge_pages")?,
+        line: table.line(),
+    })
+}
+
+/// What a rule without a name is called in summaries.
+fn default_name(matches: &ObjectMatch) -> Option<String> {
+    let frame = &matches.frame;
+    let named = [&matches.symbol, &matches.section, &matches.mapped_file, &frame.function];
+    if let Some(name) = named.into_iter().flatten().next() {
+        return Some(name.clone());
+    }
+    frame.file.as_ref().map(|file| frame.lines.map_or(file.clone(), |(line, _)| format!("{file}:{line}")))
+}
+
+fn object_match(table: &Table<'_>) -> Result<ObjectMatch, PlanError> {
+    let callers = table.tables("called_from", "called_from")?;
+    if callers.len() > MOST_CALLERS {
+        return Err(table.error_at(
+            "called_from",
+            format!("{} frames", callers.len()),
+            format!("name at most {MOST_CALLERS}"),
+        ));
+    }
+    let caller = |table: &Table<'_>| {
+        let frame = frame(table)?;
+        table.finish()?;
+        if frame.names_code() {
+            Ok(frame)
+        } else {
+            Err(table.error("it names no code", "give function, file or offset"))
+        }
+    };
+    let found = ObjectMatch {
+        frame: frame(table)?,
+        called_from: callers.iter().map(caller).collect::<Result<_, _>>()?,
+        symbol: table.string("symbol")?,
+        mapped_file: table.string("mapped_file")?,
+        section: table.string("section")?,
+        min_size: table.size("min_size")?,
+        max_size: table.size("max_size")?,
+        instances: table.ranges("instances")?,
+        process: table.string("process")?,
+    };
+    if let (Some(min), Some(max)) = (found.min_size, found.max_size)
+        && max < min
+    {
+        return Err(table.error_at("max_size", "it is below min_size", "swap them"));
+    }
+    let kinds = [found.symbol.is_some(), found.section.is_some(), found.mapped_file.is_some()];
+    let kinds = kinds.iter().filter(|given| **given).count();
+    let names_code = found.frame.names_code() || !found.called_from.is_empty();
+    if kinds > 1 || (kinds == 1 && names_code) {
+        return Err(table.error(
+            "it is about objects of several kinds",
+            "give one of symbol, section, mapped_file, or the code that allocates (function, file, offset)",
+        ));
+    }
+    if kinds == 1 && !found.instances.is_empty() {
+        return Err(table.error_at("instances", "only allocated objects are counted", "leave it out"));
+    }
+    Ok(found)
+}
+
+fn frame(table: &Table<'_>) -> Result<Frame, PlanError> {
+    let line = table.ranges("line")?;
+    let frame = Frame {
+        function: table.string("function")?,
+        file: table.string("file")?,
+        lines: line.first().map(|&(a, b)| (u32::try_from(a).unwrap_or(u32::MAX), u32::try_from(b).unwrap_or(u32::MAX))),
+        module: table.string("module")?,
+        offset: table.integer("offset", u64::MAX >> 17)?,
+    };
+    if line.len() > 1 {
+        return Err(table.error_at("line", "several ranges", "give one line, or one range such as \"10-20\""));
+    }
+    if frame.lines.is_some() && frame.file.is_none() {
+        return Err(table.error_at("line", "a line without a file", "add `file`"));
+    }
+    if frame.offset.is_some() && frame.module.is_none() {
+        return Err(table.error_at(
+            "offset",
+            "an offset without a module",
+            "add `module`, the binary that it counts in",
+        ));
+    }
+    Ok(frame)
+}
+
+fn policy(table: &Table<'_>) -> Result<Policy, PlanError> {
+    let known = Policy::NAMES.join(", ");
+    let name = table.string("policy")?.ok_or_else(|| table.error("no `policy`", format!("add one of {known}")))?;
+    let policy = match name.as_str() {
+        "node" => {
+            let node = table.integer("node", MOST_NODES)?;
+            let node = node.ok_or_else(|| table.error("policy `node` without a node", "add `node = N`"))?;
+            Policy::Node { node: node as u16, strict: table.boolean("strict")?.unwrap_or(false) }
+        }
+        "interleave" => Policy::Interleave(nodes(table)?),
+        "weighted-interleave" => Policy::WeightedInterleave(weights(table)?),
+        "local" => Policy::Local,
+        "first-use" => Policy::FirstUse,
+        "split" => Policy::Split(nodes(table)?),
+        "replicate" => Policy::Replicate,
+        "hand-over" => {
+            let to = table.string("to")?.ok_or_else(|| {
+                table.error(
+                    "policy `hand-over` without a taker",
+                    "add `to`, the name or start function of the taking threads",
+                )
+            })?;
+            Policy::HandOver(HandOver { to })
+        }
+        _ => return Err(table.error_at("policy", format!("{name:?} is unknown"), format!("use one of {known}"))),
+    };
+    let belongs = [("node", "node"), ("strict", "node"), ("weights", "weighted-interleave"), ("to", "hand-over")];
+    if let Some((key, owner)) = belongs.iter().find(|(key, owner)| table.has(key) && *owner != name) {
+        return Err(table.error_at(
+            key,
+            format!("policy `{name}` takes none"),
+            format!("it belongs to policy `{owner}`"),
+        ));
+    }
+    if table.has("nodes") && !matches!(policy, Policy::Interleave(_) | Policy::Split(_)) {
+        return Err(table.error_at(
+            "nodes",
+            format!("policy `{name}` takes none"),
+            "it belongs to `interleave` and `split`",
+        ));
+    }
+    Ok(policy)
+}
+
+fn nodes(table: &Table<'_>) -> Result<NodeSet, PlanError> {
+    let Some(text) = table.string("nodes")? else { return Ok(NodeSet::All) };
+    if text == "all" {
+        return Ok(NodeSet::All);
+    }
+    let remedy = "write \"all\" or a list such as \"0-3\"";
+    let ids = parse_cpu_list(&text).map_err(|error| table.error_at("nodes", error.to_string(), remedy))?;
+    if ids.is_empty() || ids.iter().any(|id| u64::from(*id) > MOST_NODES) {
+        return Err(table.error_at(
+            "nodes",
+            format!("{text:?} names no node from 0 to {MOST_NODES}, or others too"),
+            remedy,
+        ));
+    }
+    Ok(NodeSet::Listed(ids.into_iter().map(|id| id as u16).collect()))
+}
+
+fn weights(table: &Table<'_>) -> Result<Vec<(u16, u32)>, PlanError> {
+    let Some(text) = table.string("weights")? else { return Ok(Vec::new()) };
+    let pair = |piece: &str| {
+        let (node, weight) = piece.split_once(':')?;
+        let node = node.trim().parse::<u16>().ok().filter(|node| u64::from(*node) <= MOST_NODES)?;
+        let weight = weight.trim().parse::<u32>().ok().filter(|weight| (1..=255).contains(weight))?;
+        Some((node, weight))
+    };
+    let pairs: Option<Vec<(u16, u32)>> = text.split(',').map(pair).collect();
+    let mut pairs = pairs.ok_or_else(|| {
+        table.error_at(
+            "weights",
+            format!("{text:?} is no list of weights"),
+            "write node:weight, as in \"0:3,1:1\"; weights 1 to 255",
+        )
+    })?;
+    pairs.sort_unstable();
+    match pairs.windows(2).find(|two| two[0].0 == two[1].0) {
+        Some(two) => Err(table.error_at("weights", format!("node {} twice", two[0].0), "give each node one weight")),
+        None => Ok(pairs),
+    }
+}
+
+fn placing(table: &Table<'_>) -> Result<(Placing, Layout), PlanError> {
+    let layout = match table.string("layout")?.as_deref() {
+        None | Some("together") => Layout::Together,
+        Some("spread") => Layout::Spread,
+        Some(other) => {
+            return Err(table.error_at("layout", format!("{other:?} is unknown"), "use \"together\" or \"spread\""));
+        }
+    };
+    let has_nodes = table.has("nodes");
+    let nodes = nodes(table)?;
+    let Some(text) = table.string("cpus")? else {
+        let missing = || table.error("it does not say where", "add `nodes` or `cpus`");
+        return if has_nodes { Ok((Placing::Nodes(nodes), layout)) } else { Err(missing()) };
+    };
+    if has_nodes {
+        return Err(table.error_at("cpus", "nodes and cpus at once", "give one of them"));
+    }
+    let remedy = "write a list such as \"0-7,16\"";
+    let cpus = parse_cpu_list(&text).map_err(|error| table.error_at("cpus", error.to_string(), remedy))?;
+    if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= 1024) {
+        return Err(table.error_at("cpus", format!("{text:?} names no CPU from 0 to 1023, or others too"), remedy));
+    }
+    Ok((Placing::Cpus(cpus), layout))
+}
+
+fn thread(table: &Table<'_>) -> Result<ThreadRule, PlanError> {
+    let (placing, layout) = placing(table)?;
+    Ok(ThreadRule {
+        evidence: table.comments(),
+        name: table.string("name")?,
+        start: table.string("start")?,
+        order: table.ranges("order")?,
+        process: table.string("process")?,
+        placing,
+        layout,
+        line: table.line(),
+    })
+}
+
+fn process(table: &Table<'_>) -> Result<ProcessRule, PlanError> {
+    let (placing, layout) = placing(table)?;
+    Ok(ProcessRule {
+        evidence: table.comments(),
+        command: table.string("command")?,
+        order: table.ranges("order")?,
+        placing,
+        layout,
+        line: table.line(),
+    })
+}
