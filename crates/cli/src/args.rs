@@ -1,5 +1,8 @@
 //! The command line: every command and option, with its help.
 
+mod check;
+mod compare;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -11,6 +14,9 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use numapilot_report::export::Table;
 use numapilot_report::pictures::View;
+
+pub use check::CheckArgs;
+pub use compare::CompareArgs;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -45,6 +51,10 @@ pub enum Command {
     Simulate(Box<SimulateArgs>),
     /// Predict what another placement of some objects would do to a recorded program
     Whatif(Box<WhatifArgs>),
+    /// Compare recordings of a program before and after a change, object by object
+    Compare(Box<CompareArgs>),
+    /// Fail if a program's memory placement is worse than it may be: for CI, on any machine
+    Check(Box<CheckArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),
@@ -411,6 +421,15 @@ pub struct WhatifArgs {
     pub look: LookArgs,
 }
 
+/// `30%` or `30`: a percentage, as a share.
+fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / 100.0),
+        _ => Err("write a percentage, such as 30%".to_owned()),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SimulateBind {
     /// As recorded, where the machine has those CPUs; else alternating between the nodes
@@ -482,6 +501,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn percentages_are_shares() {
+        assert_eq!(percentage("30%"), Ok(0.3));
+        assert_eq!(percentage("30"), Ok(0.3));
+        for wrong in ["", "%", "-1%", "nan", "a lot"] {
+            assert!(percentage(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

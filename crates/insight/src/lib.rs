@@ -4,6 +4,8 @@
 //! Everything starts at [`Analysis`]. Results are data; wording and layout are the report's. Every definition is in
 //! `docs/metrics.md`.
 
+pub mod check;
+pub mod compare;
 mod context;
 pub mod cube;
 mod decision;

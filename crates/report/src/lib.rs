@@ -1,6 +1,8 @@
 //! Renders machines and insights as text, JSON, SVG and HTML, and exports them to other programs' formats. Computes nothing: what is shown was decided in
 //! `insight`.
 
+pub mod check;
+pub mod compare;
 pub mod export;
 #[cfg(test)]
 mod fixture;
@@ -9,6 +11,7 @@ pub mod html;
 pub mod json;
 mod pen;
 pub mod pictures;
+mod plain_page;
 pub mod simulation;
 pub mod text;
 pub mod topo;

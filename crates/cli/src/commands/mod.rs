@@ -1,5 +1,7 @@
 //! One file per command: arguments in, calls to the crates that do the work, output out.
 
+mod check;
+mod compare;
 pub mod compile;
 mod exports;
 mod import;
@@ -8,6 +10,7 @@ mod record;
 mod report;
 mod shell;
 mod simulate;
+mod summary;
 mod topo;
 mod whatif;
 
@@ -28,6 +31,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Simulate(arguments) => simulate::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Whatif(arguments) => whatif::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),
@@ -35,6 +40,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
+
+/// Exit status of `compare` and `check` where a limit is exceeded.
+pub const BEYOND_LIMITS: u8 = 3;
 
 /// The exit code of a failure: as its source says, else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {

@@ -11,6 +11,7 @@ use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 use numapilot_report::units;
@@ -67,21 +68,27 @@ fn default_output(command: &[OsString]) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> {
-    options.existing = if arguments.force { Existing::Replace } else { Existing::Rotate };
-    options.engine = arguments.engine.parse()?;
-    options.cpus = match &arguments.cpus {
-        Some(list) => {
-            let numbers = parse_cpu_list(list).with_context(|| format!("--cpus {list}"))?;
-            Some(numbers.into_iter().map(numapilot_machine::CpuId).collect())
-        }
-        None => None,
-    };
-    options.bind = match arguments.bind {
+/// The CPUs that `--cpus` names.
+pub fn cpu_list(list: Option<&str>) -> Result<Option<Vec<CpuId>>> {
+    let Some(list) = list else { return Ok(None) };
+    let numbers = parse_cpu_list(list).with_context(|| format!("--cpus {list}"))?;
+    Ok(Some(numbers.into_iter().map(CpuId).collect()))
+}
+
+/// What `--bind` means.
+pub fn binding(bind: args::Bind) -> Binding {
+    match bind {
         args::Bind::Spread => Binding::Spread,
         args::Bind::Pack => Binding::Pack,
         args::Bind::None => Binding::None,
-    };
+    }
+}
+
+fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> {
+    options.existing = if arguments.force { Existing::Replace } else { Existing::Rotate };
+    options.engine = arguments.engine.parse()?;
+    options.cpus = cpu_list(arguments.cpus.as_deref())?;
+    options.bind = binding(arguments.bind);
     options.placement = match arguments.placement {
         args::Placement::FirstTouch => numapilot_sources::Placement::FirstTouch,
         args::Placement::Interleave => numapilot_sources::Placement::Interleave,

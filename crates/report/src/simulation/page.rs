@@ -7,19 +7,8 @@ use numapilot_simulator::Report;
 
 use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
 use crate::pen::escape;
+use crate::plain_page;
 use crate::units;
-
-const STYLE: &str = "\
-:root { color-scheme: light dark; --ground: #fbfbf9; --ink: #20262e; --faint: #5c6672; --line: #dcdcd6; }
-@media (prefers-color-scheme: dark) { :root { --ground: #16191d; --ink: #e8eaed; --faint: #9aa4b0; --line: #343a42; } }
-body { font: 16px/1.5 system-ui, sans-serif; background: var(--ground); color: var(--ink); max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; }
-h2 { font-size: 1.15rem; margin-top: 2.2rem; } p.origin, figcaption { color: var(--faint); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 8px; } ul.notes { color: var(--faint); }
-@media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }";
 
 /// Writes the page. `machine` is the one that was simulated.
 #[must_use]
@@ -27,30 +16,15 @@ pub fn html(comparison: &Comparison<'_>, machine: &Machine) -> String {
     let base = &comparison.runs[comparison.base];
     let title = format!("{} on {}: placement policies, simulated", base.program, base.machine);
     let mut out = String::new();
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{0}</title><style>{STYLE}</style></head><body><main>\n<h1>{0}</h1>\n<p class=\"origin\">{1} Nothing on this page was measured.</p>\n",
-        escape(&title),
-        escape(&text::origin(base))
-    );
     table(&mut out, comparison);
     figure(&mut out, "Gain over the yardstick", &bars_svg(comparison));
     figure(&mut out, "Metrics over time", &series_svg(comparison));
     for run in comparison.runs {
         traffic(&mut out, run, machine);
     }
-    let notes = text::notes(comparison);
-    if !notes.is_empty() {
-        out.push_str("<h2>What to know about these figures</h2>\n<ul class=\"notes\">\n");
-        for note in notes {
-            let _ = writeln!(out, "<li>{}</li>", escape(&note));
-        }
-        out.push_str("</ul>\n");
-    }
-    out.push_str("</main></body></html>\n");
-    out
+    plain_page::notes(&mut out, &text::notes(comparison));
+    let origin = format!("{} Nothing on this page was measured.", text::origin(base));
+    plain_page::page(&title, &origin, &out)
 }
 
 fn figure(out: &mut String, title: &str, svg: &str) {

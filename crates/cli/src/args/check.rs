@@ -1,0 +1,81 @@
+//! `numapilot check`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Bind, LookArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot check --max-remote 30% --max-imbalance 35% -- ./app
+  numapilot check --machine opteron-8385 --max-remote-of block=20% --runs 3 -- ./app --threads 16
+  numapilot check --max-remote 30% --sarif numa.sarif -- ./app       annotations for code review
+  numapilot check --baseline main.numatrace --max-slowdown 5% -- ./app
+  numapilot check --max-remote 30% --trace app.numatrace             judge a recording that exists
+
+The program must be built with `numapilot cc`, `c++` or `fc`; it runs on the simulated machine, so any host gives the same verdict.
+Exit status: 0 within the limits, 3 beyond one, 1 if the program failed or could not be judged, 2 wrong usage. A limit counts as
+exceeded where the whole 95 % interval lies beyond it (with --strict: where the estimate does).")]
+pub struct CheckArgs {
+    /// Greatest share of remote accesses
+    #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
+    pub max_remote: Option<f64>,
+    /// Greatest controller imbalance (standard deviation over mean of accesses served, population definition)
+    #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
+    pub max_imbalance: Option<f64>,
+    /// Greatest share of an object's accesses that may be remote; OBJECT as the report names it
+    #[arg(long, value_name = "OBJECT=PERCENT", value_parser = object_limit)]
+    pub max_remote_of: Vec<(String, f64)>,
+    /// A recording of the state to compare with
+    #[arg(long, value_name = "TRACE", requires = "max_slowdown")]
+    pub baseline: Option<PathBuf>,
+    /// Greatest rise of the predicted run time over the baseline's
+    #[arg(long, value_name = "PERCENT", value_parser = super::percentage, requires = "baseline")]
+    pub max_slowdown: Option<f64>,
+    /// Machine to simulate: model name or file
+    #[arg(long, short, value_name = "NAME|FILE", default_value = "xeon-2s")]
+    pub machine: String,
+    /// CPUs of that machine that threads may use, such as 0-7,16
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+    /// How threads are laid out on the CPUs
+    #[arg(long, value_enum, default_value_t = Bind::Spread)]
+    pub bind: Bind,
+    /// Run the program so often and judge the mean
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Let an estimate beyond a limit fail even where its interval reaches back
+    #[arg(long)]
+    pub strict: bool,
+    /// Keep the recordings in this folder
+    #[arg(long, short, value_name = "DIR", conflicts_with = "trace")]
+    pub output: Option<PathBuf>,
+    /// Judge these recordings of the same state instead of running a program
+    #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with_all = ["command", "runs", "machine", "cpus", "bind"])]
+    pub trace: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the exceeded limits as SARIF 2.1.0 to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "trace", value_name = "PROGRAM ARGS")]
+    pub command: Vec<OsString>,
+}
+
+fn object_limit(text: &str) -> Result<(String, f64), String> {
+    let (name, limit) = text.rsplit_once('=').ok_or("write OBJECT=PERCENT, such as block=20%")?;
+    if name.is_empty() {
+        return Err("name the object before the equals sign, such as block=20%".to_owned());
+    }
+    Ok((name.to_owned(), super::percentage(limit)?))
+}

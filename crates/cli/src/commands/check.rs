@@ -1,0 +1,156 @@
+//! `numapilot check`: a CI gate on memory placement.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use numapilot_insight::check::{Limit, Verdict, judge};
+use numapilot_insight::compare::RunSummary;
+use numapilot_machine::Machine;
+use numapilot_report::check as shown;
+use numapilot_sources::{Existing, RecordOptions};
+use serde_json::json;
+
+use super::BEYOND_LIMITS;
+use super::record::{binding, cpu_list};
+use super::summary::summarise;
+use crate::args::CheckArgs;
+use crate::output;
+
+/// Records (or reads), judges, prints.
+pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
+    let limits = limits(arguments)?;
+    let with_model = arguments.baseline.is_some();
+    let baseline = match &arguments.baseline {
+        Some(path) => Some([summarise(path, true).with_context(|| path.display().to_string())?]),
+        None => None,
+    };
+    let runs =
+        if arguments.trace.is_empty() { record(arguments, with_model)? } else { read(&arguments.trace, with_model)? };
+    let judgements = judge(&limits, &runs, baseline.as_ref().map(|baseline| baseline.as_slice()));
+    let is_failure = |verdict: Verdict| match verdict {
+        Verdict::Exceeded => true,
+        Verdict::InDoubt => arguments.strict,
+        Verdict::Kept | Verdict::Unknown => false,
+    };
+    if let Some(path) = &arguments.sarif {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let log = shown::sarif(&judgements, is_failure, &folder, env!("CARGO_PKG_VERSION"));
+        output::write_file(path, &format!("{}\n", serde_json::to_string_pretty(&log).context("SARIF")?))?;
+    }
+    if arguments.json {
+        let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
+        output::print_json(&json!({"passed": !failed, "limits": judgements, "runs": runs}))?;
+    } else if arguments.sarif.as_deref() != Some(Path::new("-")) {
+        output::print(&shown::render(&judgements, is_failure, output::look(&arguments.look)))?;
+    }
+    if let Some(unknown) = judgements.iter().find(|judged| judged.verdict == Verdict::Unknown) {
+        bail!("a limit could not be judged: {}", unknown.remark);
+    }
+    let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
+    Ok(if failed { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
+}
+
+fn limits(arguments: &CheckArgs) -> Result<Vec<Limit>> {
+    let mut limits: Vec<Limit> = Vec::new();
+    limits.extend(arguments.max_remote.map(Limit::Remote));
+    limits.extend(arguments.max_imbalance.map(Limit::Imbalance));
+    limits.extend(arguments.max_remote_of.iter().map(|(name, limit)| Limit::RemoteOf(name.clone(), *limit)));
+    limits.extend(arguments.max_slowdown.map(Limit::Slowdown));
+    if limits.is_empty() {
+        bail!("give a limit, such as --max-remote 30%");
+    }
+    Ok(limits)
+}
+
+fn read(traces: &[PathBuf], with_model: bool) -> Result<Vec<RunSummary>> {
+    traces.iter().map(|path| summarise(path, with_model).with_context(|| path.display().to_string())).collect()
+}
+
+/// Runs the program under the recorder as often as asked, in a folder that goes away unless it is to be kept.
+fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
+    let scratch = Scratch::new(arguments.output.as_deref())?;
+    let machine = Machine::load(&arguments.machine)?;
+    (1..=arguments.runs)
+        .map(|run| {
+            let folder = scratch.folder.join(format!("run-{run}.numatrace"));
+            let mut options = RecordOptions::new(arguments.command.clone(), folder.clone(), &machine);
+            options.engine = "instrument".parse()?;
+            options.existing = Existing::Replace;
+            options.bind = binding(arguments.bind);
+            options.cpus = cpu_list(arguments.cpus.as_deref())?;
+            options.seed = u64::from(run);
+            let recording = {
+                let _elsewhere = OutputToError::begin()?;
+                numapilot_sources::record(options)?
+            };
+            let code = recording.exit.shell_code();
+            if code != 0 {
+                bail!("the program ended with status {code}: nothing was judged");
+            }
+            if let Some(reason) = &recording.stopped {
+                bail!("recording stopped before the program ended ({reason:?}): nothing was judged");
+            }
+            numapilot_flows::finalise(&recording.dir)?;
+            if !arguments.quiet {
+                eprintln!("numapilot: run {run} of {} recorded", arguments.runs);
+            }
+            summarise(&folder, with_model)
+        })
+        .collect()
+}
+
+/// A folder for recordings.
+struct Scratch {
+    folder: PathBuf,
+    is_ours: bool,
+}
+
+impl Scratch {
+    fn new(kept: Option<&Path>) -> Result<Scratch> {
+        let (folder, is_ours) = match kept {
+            Some(folder) => (folder.to_owned(), false),
+            None => (std::env::temp_dir().join(format!("numapilot-check-{}", std::process::id())), true),
+        };
+        std::fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        Ok(Scratch { folder, is_ours })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// While it lives, what is written to standard output (by the program that is recorded) goes to standard error: standard output is the verdict's.
+struct OutputToError {
+    output: OwnedFd,
+}
+
+impl OutputToError {
+    fn begin() -> Result<OutputToError> {
+        let output = std::io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+        redirect(std::io::stderr().as_fd())?;
+        Ok(OutputToError { output })
+    }
+}
+
+impl Drop for OutputToError {
+    fn drop(&mut self) {
+        let _ = redirect(self.output.as_fd());
+    }
+}
+
+/// Makes standard output a copy of `to`.
+fn redirect(to: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: both descriptors are open; dup2 replaces what standard output refers to and leaves `to` alone.
+    let result = unsafe { libc::dup2(to.as_raw_fd(), libc::STDOUT_FILENO) };
+    if result < 0 {
+        return Err(std::io::Error::last_os_error()).context("standard output");
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! `numapilot compare`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use numapilot_insight::compare::{Comparison, Metric, Prediction, RunSummary, compare};
+use numapilot_report::compare as shown;
+use serde_json::{Value, json};
+
+use super::BEYOND_LIMITS;
+use super::simulate::progress;
+use super::summary::summarise;
+use crate::args::CompareArgs;
+use crate::output;
+
+/// Compares, prints, and judges by the limits that were given.
+pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
+    let prediction = arguments.prediction.as_deref().map(prediction).transpose()?;
+    let before = side(&arguments.before, &arguments.more_before);
+    let after = side(&arguments.after, &arguments.more_after);
+    let bar = progress(arguments.quiet, "comparing");
+    let total = before.len() + after.len();
+    let mut done = 0;
+    let mut read = |paths: &[PathBuf]| -> Result<Vec<RunSummary>> {
+        paths
+            .iter()
+            .map(|path| {
+                let summary = summarise(path, !arguments.no_model).with_context(|| path.display().to_string());
+                done += 1;
+                bar.set_position((done * 1000 / total) as u64);
+                summary
+            })
+            .collect()
+    };
+    let found = compare(read(&before)?, read(&after)?, prediction)?;
+    bar.finish_and_clear();
+    let exceeded = exceeded(arguments, &found)?;
+    if let Some(path) = &arguments.html {
+        output::write_file(path, &shown::html(&found, arguments.top))?;
+    }
+    if let Some(path) = &arguments.svg {
+        output::write_file(path, &shown::svg(&found, arguments.top))?;
+    }
+    let is_taken = [&arguments.html, &arguments.svg].iter().any(|path| path.as_deref() == Some(Path::new("-")));
+    if arguments.json && !is_taken {
+        let mut value = serde_json::to_value(&found).context("JSON")?;
+        value["exceeded"] = Value::from(exceeded.clone());
+        output::print_json(&json!(value))?;
+    } else if !is_taken {
+        output::print(&shown::render(&found, arguments.top, output::look(&arguments.look)))?;
+    }
+    for limit in &exceeded {
+        eprintln!("numapilot: {limit}");
+    }
+    Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BEYOND_LIMITS) })
+}
+
+fn side(first: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
+    std::iter::once(first.to_owned()).chain(more.iter().cloned()).collect()
+}
+
+/// Limits that are exceeded for certain: the whole interval lies beyond them.
+fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> {
+    let mut exceeded = Vec::new();
+    let of = |metric: Metric| found.metrics.iter().find(|change| change.metric == metric).map(|change| &change.change);
+    if let Some(limit) = arguments.max_slowdown {
+        let Some(rise) = of(Metric::RunTime).and_then(|change| change.relative) else {
+            bail!(
+                "--max-slowdown: the run times cannot be compared (see the notes); leave out --no-model, or record both sides with one engine"
+            );
+        };
+        if rise.low > limit {
+            exceeded.push(format!(
+                "the run time rose by {:.1} %, more than {:.1} %",
+                rise.value * 100.0,
+                limit * 100.0
+            ));
+        }
+    }
+    if let Some(limit) = arguments.max_more_remote {
+        let Some(change) = of(Metric::RemoteShare) else {
+            bail!("--max-more-remote: a recording does not know where its pages were");
+        };
+        if change.difference.low > limit {
+            exceeded.push(format!(
+                "the share of remote accesses rose by {:.1} points, more than {:.1}",
+                change.difference.value * 100.0,
+                limit * 100.0
+            ));
+        }
+    }
+    Ok(exceeded)
+}
+
+/// A gain, or a file of `whatif --json`.
+fn prediction(text: &str) -> Result<Prediction> {
+    let number = text.trim_end_matches('%').trim_start_matches('+');
+    if let Ok(percent) = number.parse::<f64>()
+        && percent.is_finite()
+    {
+        return Ok(Prediction { gain: percent / 100.0, margin: None });
+    }
+    let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
+    let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
+    let Some(gain) = value["gain"].as_f64() else {
+        bail!("--prediction {text}: no \"gain\" in it; it should be what `numapilot whatif --json` printed");
+    };
+    Ok(Prediction { gain, margin: value["gain_margin"].as_f64() })
+}

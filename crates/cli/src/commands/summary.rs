@@ -1,0 +1,51 @@
+//! Recordings reduced to what `compare` and `check` judge, with the run time that fits: the clock's, or the traffic model's for recordings
+//! on a simulated machine (their clock knows no memory latency).
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use numapilot_flows::{Filter, Trace};
+use numapilot_insight::Analysis;
+use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
+use numapilot_machine::{Machine, NodeId};
+use numapilot_placement::policy_by_name;
+use numapilot_simulator::recorded::{self, RecordedOptions};
+use numapilot_simulator::{Options, Simulation};
+
+/// Seed of the simulation behind a predicted run time: one for all, so that equal recordings have equal times.
+const SEED: u64 = 1;
+
+/// Reads a trace. Without `with_model`, recordings on a simulated machine get no run time.
+pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
+    let trace = Trace::open(path)?;
+    let machine: Option<Machine> = serde_json::from_value(trace.meta().machine.clone()).ok();
+    let nodes: Vec<NodeId> = match &machine {
+        Some(machine) => machine.nodes().iter().map(|node| node.id).collect(),
+        None => trace.nodes().to_vec(),
+    };
+    let memory: Vec<NodeId> = machine
+        .iter()
+        .flat_map(|machine| machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id))
+        .collect();
+    let meta = trace.meta();
+    let measured = !meta.simulated && meta.duration_ns > 0;
+    let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
+    let analysis = Analysis::new(&trace, &nodes, &memory, Filter::default());
+    let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
+    let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
+    drop(analysis);
+    drop(trace);
+    if simulated && with_model {
+        summary.time = Some(RunTime { ns: modelled_time_ns(path)?, source: TimeSource::Modelled });
+    }
+    Ok(summary)
+}
+
+/// How long the recorded program takes on its machine, with its pages where they were.
+fn modelled_time_ns(path: &Path) -> Result<f64> {
+    let recorded = recorded::load(path, &RecordedOptions::default()).context("its run time cannot be predicted")?;
+    let mut policy = policy_by_name("first-touch", &recorded.machine, SEED)?;
+    let options = Options { seed: SEED, ..Options::default() };
+    let report = Simulation::new(&recorded.program, &recorded.machine, options)?.run(policy.as_mut(), &mut |_| true)?;
+    Ok(report.run_time_ns)
+}

@@ -1,0 +1,148 @@
+//! `compare` and `check` as people and CI jobs use them: on real programs, on the committed recording, and on wrong input.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+/// 32 MiB of points: more than the shared caches hold.
+const STREAM: [&str; 8] = ["--chunk", "65536", "--chunks", "1", "--kmin", "4", "--candidates", "24"];
+
+fn committed() -> String {
+    root().join("testdata/traces/mg.numatrace").display().to_string()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn interleaving_is_seen_to_help_and_as_much_as_predicted() {
+    let folder = scratch();
+    let recorded = |name: &str, options: &[&str]| {
+        let trace = folder.path().join(name);
+        let options = [&["--machine", "opteron-8385"], options].concat();
+        record(&trace, &options, &workload("streamcluster"), &STREAM).succeeded();
+        trace.display().to_string()
+    };
+    let before = recorded("before.numatrace", &[]);
+    let after = recorded("after.numatrace", &["--placement", "interleave"]);
+    let predicted = run(&["whatif", &before, "--set", "*=interleave", "--json"]).succeeded();
+    let file = folder.path().join("predicted.json");
+    std::fs::write(&file, &predicted.stdout).expect("written");
+    let file = file.display().to_string();
+    let page = folder.path().join("page.html").display().to_string();
+
+    let found =
+        json(&run(&["compare", &before, &after, "--prediction", &file, "--html", &page, "--json"]).succeeded().stdout);
+    let gain = number(&found, "/gain/value");
+    let foretold = number(&found, "/prediction/predicted/gain");
+    assert!(gain > 0.3, "gain {gain}");
+    assert!((gain - foretold).abs() < 0.1 * (1.0 + foretold), "found {gain}, predicted {foretold}");
+    let metric = |name: &str| {
+        let all = found["metrics"].as_array().expect("metrics");
+        all.iter().find(|line| line["metric"] == name).unwrap_or_else(|| panic!("{name}")).clone()
+    };
+    assert_eq!(
+        (metric("run-time")["verdict"].as_str(), found["time_source"].as_str()),
+        (Some("better"), Some("modelled"))
+    );
+    assert_eq!(metric("imbalance")["verdict"], "better");
+    assert_eq!(
+        metric("remote-share")["verdict"],
+        "no-evidence",
+        "interleaving leaves the distance: {}",
+        metric("remote-share")
+    );
+    let block = &found["objects"][0];
+    assert_eq!((block["before"]["name"].as_str(), block["matched"].as_str()), (Some("block"), Some("same")));
+    assert!(number(block, "/before/busiest_node") > 0.9 && number(block, "/after/busiest_node") < 0.4, "{block}");
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains("<svg") && page.contains("block") && page.contains("predicted"));
+
+    // The other way round it is a regression, and a gate closes.
+    let worse = run(&["compare", &after, &before, "--max-slowdown", "2%"]);
+    assert_eq!(worse.code, 3, "{}", worse.stderr);
+    assert!(worse.stdout.contains("slower"), "{}", worse.stdout);
+    run(&["compare", &before, &after, "--max-slowdown", "2%"]).succeeded();
+}
+
+#[test]
+fn a_gate_fails_with_status_3_and_names_the_line_to_blame() {
+    let folder = scratch();
+    let sarif = folder.path().join("numa.sarif").display().to_string();
+    let program = workload("streamcluster").display().to_string();
+    let limits = [
+        "check",
+        "--machine",
+        "opteron-8385",
+        "--max-remote",
+        "30%",
+        "--max-imbalance",
+        "35%",
+        "--max-remote-of",
+        "block=90%",
+    ];
+    let ran = run(&[&limits[..], &["--sarif", &sarif, "--json", "--", &program], &STREAM[..]].concat());
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let found = json(&ran.stdout);
+    let verdicts: Vec<&str> =
+        found["limits"].as_array().expect("limits").iter().filter_map(|limit| limit["verdict"].as_str()).collect();
+    assert_eq!((found["passed"].as_bool(), verdicts), (Some(false), vec!["exceeded", "exceeded", "kept"]));
+    assert!(ran.stderr.contains("streamcluster ok"), "the program's output is still to be seen: {}", ran.stderr);
+
+    let log = json(&std::fs::read_to_string(sarif).expect("the log"));
+    let results = log["runs"][0]["results"].as_array().expect("results");
+    assert_eq!((log["version"].as_str(), results.len()), (Some("2.1.0"), 2));
+    for result in results {
+        let place = &result["locations"][0]["physicalLocation"];
+        assert!(
+            place["artifactLocation"]["uri"].as_str().is_some_and(|uri| uri.ends_with("streamcluster.cpp")),
+            "{place}"
+        );
+        assert!(number(place, "/region/startLine") > 0.0 && result["level"] == "error", "{result}");
+        let rule = result["ruleIndex"].as_u64().expect("an index") as usize;
+        assert_eq!(log["runs"][0]["tool"]["driver"]["rules"][rule]["id"], result["ruleId"]);
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_not_judged() {
+    let folder = scratch();
+    let program = build(folder.path(), "fails", "cc", "int main(void) { return 7; }", &[]).display().to_string();
+    let ran = run(&["check", "--max-remote", "30%", "--", &program]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("status 7") && ran.stderr.contains("nothing was judged"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_recording_compared_with_itself_gives_no_evidence() {
+    let found = json(&run(&["compare", &committed(), &committed(), "--json"]).succeeded().stdout);
+    assert_eq!(number(&found, "/gain/value"), 0.0);
+    assert!(found["metrics"].as_array().expect("metrics").iter().all(|line| line["verdict"] == "no-evidence"));
+    assert!(found["objects"].as_array().expect("objects").iter().all(|object| object["matched"] == "same"));
+    let text = run(&["compare", &committed(), &committed(), "--no-model"]).succeeded().stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("run times not comparable"), "{text}");
+}
+
+#[test]
+fn wrong_input_is_answered_with_what_to_do() {
+    let folder = scratch();
+    let bad = folder.path().join("bad.json");
+    std::fs::write(&bad, "{\"x\": 1}").expect("written");
+    let (trace, bad) = (committed(), bad.display().to_string());
+    let answered = |arguments: &[&str], code: i32, needed: &[&str]| {
+        let ran = run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        for word in needed {
+            assert!(ran.stderr.contains(word), "{arguments:?}: {word} is missing in {}", ran.stderr);
+        }
+    };
+    answered(&["compare", &trace, "/nonexistent"], 1, &["/nonexistent"]);
+    answered(&["compare", &trace, &trace, "--prediction", &bad], 1, &["bad.json", "whatif --json"]);
+    answered(&["compare", &trace, &trace, "--no-model", "--max-slowdown", "2%"], 1, &["--no-model"]);
+    answered(&["check", "--trace", &trace], 1, &["--max-remote 30%"]);
+    answered(&["check", "--max-remote", "many", "--trace", &trace], 2, &["percentage"]);
+    answered(&["check", "--max-remote-of", "nothing=3%", "--trace", &trace], 1, &["could not be judged", "no access"]);
+}

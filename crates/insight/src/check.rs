@@ -1,0 +1,200 @@
+//! Limits on memory placement, and whether recordings keep them: the judgement behind a CI gate.
+//!
+//! A limit is *exceeded* where the whole 95 % interval of a figure lies beyond it, and *in doubt* where only the estimate does. Over several
+//! recordings the figure is their mean (`compare`).
+
+use serde::Serialize;
+
+use crate::compare::{Change, ObjectSummary, RunSummary, TimeSource, merge_objects, repeated};
+use crate::estimate::Estimate;
+
+/// A limit; all are shares (0.3 is 30 %).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "limit", content = "of")]
+pub enum Limit {
+    /// Share of remote accesses of the whole program.
+    Remote(f64),
+    /// Controller imbalance (population definition).
+    Imbalance(f64),
+    /// Share of remote accesses among those to the objects of this name.
+    RemoteOf(String, f64),
+    /// Rise of the run time over a baseline.
+    Slowdown(f64),
+}
+
+impl Limit {
+    /// The greatest value that keeps it.
+    #[must_use]
+    pub fn greatest(&self) -> f64 {
+        match self {
+            Limit::Remote(limit) | Limit::Imbalance(limit) | Limit::RemoteOf(_, limit) | Limit::Slowdown(limit) => {
+                *limit
+            }
+        }
+    }
+}
+
+/// What became of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within the limit.
+    Kept,
+    /// The estimate lies beyond it, its interval does not.
+    InDoubt,
+    /// The whole interval lies beyond it.
+    Exceeded,
+    /// The recordings do not hold what it takes to tell.
+    Unknown,
+}
+
+/// A limit, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The limit.
+    #[serde(flatten)]
+    pub limit: Limit,
+    /// What was found; `None` where it is not known.
+    pub found: Option<Estimate>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The object to blame: the one limited, or the one with most remote accesses, or the one that draws most accesses to one node.
+    pub object: Option<ObjectSummary>,
+    /// Why nothing can be told, or what else to know.
+    pub remark: String,
+}
+
+/// Judges recordings of one state by limits. `baseline` is the state with which [`Limit::Slowdown`] compares.
+#[must_use]
+pub fn judge(limits: &[Limit], runs: &[RunSummary], baseline: Option<&[RunSummary]>) -> Vec<Judgement> {
+    let objects = merge_objects(runs);
+    limits.iter().map(|limit| judge_one(limit, runs, baseline, &objects)).collect()
+}
+
+fn judge_one(
+    limit: &Limit,
+    runs: &[RunSummary],
+    baseline: Option<&[RunSummary]>,
+    objects: &[ObjectSummary],
+) -> Judgement {
+    let over = |of: fn(&RunSummary) -> Option<Estimate>| -> Option<Estimate> {
+        let values: Option<Vec<Estimate>> = runs.iter().map(of).collect();
+        values.filter(|values| !values.is_empty()).map(|values| repeated(&values).estimate)
+    };
+    let most = |weight: fn(&ObjectSummary) -> f64| {
+        objects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b))).filter(|object| weight(object) > 0.0).cloned()
+    };
+    let remote = || most(|object| object.share * object.remote);
+    let (found, object, unknown) = match limit {
+        Limit::Remote(_) => (over(|run| run.remote_share), remote(), "no access has a known home"),
+        Limit::Imbalance(_) => {
+            (over(|run| run.imbalance), most(|object| object.share * object.busiest_node), "no access has a known home")
+        }
+        Limit::RemoteOf(name, _) => {
+            let object =
+                objects.iter().filter(|object| object.name == *name).max_by(|a, b| a.share.total_cmp(&b.share));
+            (remote_of(objects, name), object.cloned(), "no access to an object of that name was sampled")
+        }
+        Limit::Slowdown(_) => (
+            baseline.and_then(|baseline| slowdown(baseline, runs)),
+            remote(),
+            "run times cannot be compared with the baseline's",
+        ),
+    };
+    let greatest = limit.greatest();
+    let verdict = match found {
+        None => Verdict::Unknown,
+        Some(found) if found.low > greatest => Verdict::Exceeded,
+        Some(found) if found.value > greatest => Verdict::InDoubt,
+        Some(_) => Verdict::Kept,
+    };
+    let remark = if verdict == Verdict::Unknown { unknown.to_owned() } else { String::new() };
+    Judgement { limit: limit.clone(), found, verdict, object, remark }
+}
+
+/// Remote share among the accesses to all objects of a name, over the recordings.
+fn remote_of(objects: &[ObjectSummary], name: &str) -> Option<Estimate> {
+    let named: Vec<&ObjectSummary> = objects.iter().filter(|object| object.name == name).collect();
+    let share: f64 = named.iter().map(|object| object.share).sum();
+    let runs = named.first()?.remote_of_all.len();
+    if share <= 0.0 {
+        return None;
+    }
+    let per_run: Vec<Estimate> = (0..runs)
+        .map(|run| {
+            named.iter().fold(Estimate::exact(0.0), |sum, object| {
+                let remote = object.remote_of_all[run];
+                let margin = sum.margin().hypot(remote.margin());
+                let value = sum.value + remote.value;
+                Estimate { value, low: (value - margin).max(0.0), high: value + margin }
+            })
+        })
+        .collect();
+    let found = repeated(&per_run).estimate.scaled(1.0 / share);
+    Some(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })
+}
+
+/// Run time over the baseline's, minus one.
+fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Option<Estimate> {
+    let times = |runs: &[RunSummary]| -> Option<(Vec<Estimate>, TimeSource)> {
+        let source = runs.first()?.time?.source;
+        let of = |run: &RunSummary| run.time.filter(|time| time.source == source).map(|time| Estimate::exact(time.ns));
+        Some((runs.iter().map(of).collect::<Option<_>>()?, source))
+    };
+    let ((old, old_source), (new, new_source)) = (times(baseline)?, times(runs)?);
+    if old_source != new_source {
+        return None;
+    }
+    Change::of(repeated(&old), repeated(&new)).relative
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::RunTime;
+
+    fn run(remote: Estimate, time: f64) -> RunSummary {
+        RunSummary {
+            trace: String::new(),
+            program: "p".to_owned(),
+            machine: "m".to_owned(),
+            engine: "instrument".to_owned(),
+            time: Some(RunTime { ns: time, source: TimeSource::Modelled }),
+            remote_share: Some(remote),
+            imbalance: None,
+            accesses: Estimate::exact(1e6),
+            latency_cycles: None,
+            lost_records: 0,
+            objects: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_limit_inside_the_interval_is_in_doubt_and_beyond_it_exceeded() {
+        let found = Estimate { value: 0.31, low: 0.29, high: 0.33 };
+        let verdict = |limit: f64| judge(&[Limit::Remote(limit)], &[run(found, 1.0)], None)[0].verdict;
+        assert_eq!(verdict(0.32), Verdict::Kept);
+        assert_eq!(verdict(0.30), Verdict::InDoubt);
+        assert_eq!(verdict(0.28), Verdict::Exceeded);
+    }
+
+    #[test]
+    fn what_is_not_known_is_never_kept() {
+        let runs = [run(Estimate::exact(0.1), 1.0)];
+        let all = [Limit::Imbalance(1.0), Limit::RemoteOf("x".to_owned(), 1.0), Limit::Slowdown(1.0)];
+        assert!(
+            judge(&all, &runs, None)
+                .iter()
+                .all(|judged| judged.verdict == Verdict::Unknown && !judged.remark.is_empty())
+        );
+    }
+
+    #[test]
+    fn slowdown_is_over_the_baseline() {
+        let base = [run(Estimate::exact(0.1), 100.0)];
+        let judged =
+            |time: f64| judge(&[Limit::Slowdown(0.05)], &[run(Estimate::exact(0.1), time)], Some(&base))[0].verdict;
+        assert_eq!(judged(104.0), Verdict::Kept);
+        assert_eq!(judged(106.0), Verdict::Exceeded);
+    }
+}

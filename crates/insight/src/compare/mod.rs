@@ -1,0 +1,205 @@
+//! Two states of one program side by side: did a change help, by how much, and which objects did it change?
+//!
+//! Each state is one recording or several ([`RunSummary`]); repeats tell how much runs differ by themselves. Objects are matched by where
+//! they come from ([`matching`]); every change carries a 95 % interval and a verdict ([`change`]). Definitions: `docs/compare.md`.
+
+mod change;
+mod matching;
+mod run;
+
+use serde::Serialize;
+
+pub use change::{Change, ChangeVerdict, Repeated, repeated};
+pub use matching::{MatchKind, Matched, match_objects};
+pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_objects};
+
+use crate::estimate::Estimate;
+
+/// What a comparison found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Recordings before the change.
+    pub before: Vec<RunSummary>,
+    /// Recordings after it.
+    pub after: Vec<RunSummary>,
+    /// How run times were found; `None` where the two sides do not know the same kind, so that times are not compared.
+    pub time_source: Option<TimeSource>,
+    /// Figures of the whole program.
+    pub metrics: Vec<MetricChange>,
+    /// Run time gained: before over after, minus one (1 is twice as fast). `None` without comparable times.
+    pub gain: Option<Estimate>,
+    /// What was predicted, beside `gain`.
+    pub prediction: Option<Judged>,
+    /// Objects, those with most remote accesses on either side first.
+    pub objects: Vec<ObjectChange>,
+    /// What limits the comparison, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// A figure on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetricChange {
+    /// Which.
+    pub metric: Metric,
+    /// How it changed.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// An object on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectChange {
+    /// How its two sides were found to be one object.
+    pub matched: MatchKind,
+    /// As it was; `None` if it is new.
+    pub before: Option<ObjectSummary>,
+    /// As it is; `None` if it is gone.
+    pub after: Option<ObjectSummary>,
+    /// Share of the program's memory accesses that are remote accesses to it.
+    pub remote: Change,
+    /// Mean latency of its accesses in cycles, where both sides know it.
+    pub latency_cycles: Option<Change>,
+}
+
+/// What somebody predicted: as `numapilot whatif --json` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Run time gained: before over after, minus one.
+    pub gain: f64,
+    /// Half of its 95 % interval; `None` if none was given.
+    pub margin: Option<f64>,
+}
+
+/// A prediction beside what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// What was predicted.
+    pub predicted: Prediction,
+    /// Whether the two intervals meet; `None` if no gain could be computed, or neither side has an interval.
+    pub agrees: Option<bool>,
+}
+
+/// Compares. Both sides must have a recording.
+///
+/// # Errors
+/// Where there is nothing to compare.
+pub fn compare(
+    before: Vec<RunSummary>,
+    after: Vec<RunSummary>,
+    prediction: Option<Prediction>,
+) -> Result<Comparison, CompareError> {
+    if before.is_empty() || after.is_empty() {
+        return Err(CompareError::NothingToCompare);
+    }
+    let time_source = common_time_source(before.iter().chain(&after));
+    let mut metrics = Vec::new();
+    let mut gain = None;
+    for metric in Metric::ALL {
+        if metric == Metric::RunTime && time_source.is_none() {
+            continue;
+        }
+        let values =
+            |runs: &[RunSummary]| -> Option<Vec<Estimate>> { runs.iter().map(|run| run.metric(metric)).collect() };
+        let (Some(old), Some(new)) = (values(&before), values(&after)) else { continue };
+        let (old, new) = (repeated(&old), repeated(&new));
+        if metric == Metric::RunTime {
+            gain = change::gain(&old, &new);
+        }
+        metrics.push(MetricChange { metric, change: Change::of(old, new) });
+    }
+    let objects = object_changes(&before, &after);
+    let notes = notes(&before, &after, time_source);
+    let prediction =
+        prediction.map(|predicted| Judged { predicted, agrees: gain.and_then(|gain| agrees(predicted, gain)) });
+    Ok(Comparison { before, after, time_source, metrics, gain, prediction, objects, notes })
+}
+
+/// Why two sides cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// A side without recordings.
+    #[error("each side needs a recording")]
+    NothingToCompare,
+}
+
+fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Option<TimeSource> {
+    let first = runs.next()?.time?.source;
+    runs.all(|run| run.time.is_some_and(|time| time.source == first)).then_some(first)
+}
+
+fn agrees(predicted: Prediction, found: Estimate) -> Option<bool> {
+    let margin = predicted.margin.unwrap_or(0.0);
+    if margin == 0.0 && found.is_exact() {
+        return None;
+    }
+    Some(predicted.gain - margin <= found.high && predicted.gain + margin >= found.low)
+}
+
+fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChange> {
+    let (old, new) = (merge_objects(before), merge_objects(after));
+    let mut changes: Vec<ObjectChange> = match_objects(&old, &new)
+        .into_iter()
+        .map(|Matched { kind, before: b, after: a }| {
+            let (b, a) = (b.map(|index| &old[index]), a.map(|index| &new[index]));
+            // An object that was never accessed on one side has no remote access there: that is a figure, not a gap.
+            let remote = |object: Option<&ObjectSummary>, runs: &[RunSummary]| {
+                object.map_or_else(|| Repeated::nothing(runs.len()), |object| repeated(&object.remote_of_all))
+            };
+            let latency = |object: Option<&ObjectSummary>| object.and_then(|object| object.latency_cycles);
+            ObjectChange {
+                matched: kind,
+                remote: Change::of(remote(b, before), remote(a, after)),
+                latency_cycles: latency(b).zip(latency(a)).map(|(b, a)| {
+                    Change::of(repeated(&[Estimate::exact(b)]), repeated(&[Estimate::exact(a)])).without_verdict()
+                }),
+                before: b.cloned(),
+                after: a.cloned(),
+            }
+        })
+        .collect();
+    let weight = |change: &ObjectChange| change.remote.before.value.max(change.remote.after.value);
+    let accesses = |change: &ObjectChange| {
+        let of = |object: &Option<ObjectSummary>| object.as_ref().map_or(0.0, |object| object.share);
+        of(&change.before).max(of(&change.after))
+    };
+    changes.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(accesses(b).total_cmp(&accesses(a))));
+    changes
+}
+
+fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSource>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if before.len() == 1 || after.len() == 1 {
+        notes.push(
+            "A side with one recording says nothing about how runs differ by themselves: its interval is of the sampling alone. \
+             Give several recordings of each."
+                .to_owned(),
+        );
+    }
+    let mut differs = |what: &str, of: fn(&RunSummary) -> &str| {
+        let mut all: Vec<&str> = before.iter().chain(after).map(of).collect();
+        all.sort_unstable();
+        all.dedup();
+        if all.len() > 1 {
+            notes.push(format!("The recordings differ in {what}: {}.", all.join(", ")));
+        }
+    };
+    differs("machine", |run| &run.machine);
+    differs("engine", |run| &run.engine);
+    differs("program", |run| &run.program);
+    match time_source {
+        Some(TimeSource::Modelled) => {
+            notes.push(
+                "Run times are predicted by the traffic model from the recorded accesses, not measured.".to_owned(),
+            );
+        }
+        Some(TimeSource::Measured) => {}
+        None => {
+            notes.push("Run times are not compared: the recordings do not all know the same kind of time.".to_owned())
+        }
+    }
+    let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).sum();
+    if lost > 0 {
+        notes.push(format!("{lost} records were lost while recording: figures may miss accesses."));
+    }
+    notes
+}

@@ -1,0 +1,227 @@
+//! One recording, reduced to what a comparison needs: cheap to keep, so that many traces can be compared without being open together.
+
+use std::collections::HashMap;
+
+use numapilot_flows::{ObjectKind, Trace};
+use serde::Serialize;
+
+use crate::context::Analysis;
+use crate::decision::{DecisionRow, RowKey};
+use crate::estimate::Estimate;
+
+/// A figure of a whole program. Of each, less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// From start to end, in nanoseconds.
+    RunTime,
+    /// Share of memory accesses that are remote.
+    RemoteShare,
+    /// Standard deviation over mean of what the controllers served (population definition).
+    Imbalance,
+    /// Memory accesses.
+    Accesses,
+    /// Mean latency of a memory access in cycles, where the hardware measured it.
+    Latency,
+}
+
+impl Metric {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Metric; 5] =
+        [Metric::RunTime, Metric::RemoteShare, Metric::Imbalance, Metric::Accesses, Metric::Latency];
+}
+
+/// Where a run time comes from. Times of different sources are never compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeSource {
+    /// A clock.
+    Measured,
+    /// The traffic model.
+    Modelled,
+}
+
+/// A run time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RunTime {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Where it comes from.
+    pub source: TimeSource,
+}
+
+/// One recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// Folder of the trace.
+    pub trace: String,
+    /// Program, without its folder.
+    pub program: String,
+    /// Machine.
+    pub machine: String,
+    /// Engine.
+    pub engine: String,
+    /// Run time, where one is known.
+    pub time: Option<RunTime>,
+    /// Share of memory accesses that are remote; `None` where no home is known.
+    pub remote_share: Option<Estimate>,
+    /// Controller imbalance.
+    pub imbalance: Option<Estimate>,
+    /// Memory accesses.
+    pub accesses: Estimate,
+    /// Mean measured latency in cycles.
+    pub latency_cycles: Option<f64>,
+    /// Records lost while recording.
+    pub lost_records: u64,
+    /// Objects by site.
+    #[serde(skip)]
+    pub objects: Vec<ObjectSummary>,
+}
+
+/// All objects of one site in one state of the program (in one recording, or merged over several).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectSummary {
+    /// Kind.
+    pub kind: ObjectKind,
+    /// Name.
+    pub name: String,
+    /// Function that allocates, or empty.
+    pub function: String,
+    /// Place, such as `streamcluster.cpp:412`, or empty.
+    pub place: String,
+    /// Source file that allocates or declares, as its compiler named it; empty where unknown.
+    pub file: String,
+    /// Line in `file`; 0 where unknown.
+    pub line: u32,
+    /// Instances accessed.
+    pub instances: u64,
+    /// Sum of their sizes in bytes.
+    pub bytes: u64,
+    /// Share of the program's memory accesses (mean over recordings).
+    pub share: f64,
+    /// Of its accesses, the share that is remote (mean over recordings).
+    pub remote: f64,
+    /// Of its accesses, the share served by the node that serves most of them (mean over recordings).
+    pub busiest_node: f64,
+    /// Share of the program's memory accesses that are remote accesses to it, per recording.
+    #[serde(skip)]
+    pub remote_of_all: Vec<Estimate>,
+    /// Mean measured latency in cycles, where known.
+    pub latency_cycles: Option<f64>,
+}
+
+impl RunSummary {
+    /// Reduces an analysis. `time` comes from elsewhere: a clock, or the traffic model.
+    #[must_use]
+    pub fn new(analysis: &Analysis<'_>, trace: &str, time: Option<RunTime>) -> RunSummary {
+        let meta = analysis.trace().meta();
+        let totals = analysis.totals();
+        let rows = analysis.sites();
+        let knows_homes = totals.served.iter().any(|served| served.value > 0.0);
+        let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+        RunSummary {
+            trace: trace.to_owned(),
+            program: program.unwrap_or_default(),
+            machine: meta.machine_name.clone(),
+            engine: meta.engine.clone(),
+            time,
+            remote_share: knows_homes.then_some(totals.remote_share),
+            imbalance: knows_homes.then_some(totals.imbalance.population),
+            accesses: totals.accesses,
+            latency_cycles: mean_latency(&rows),
+            lost_records: {
+                let losses = analysis.trace().losses();
+                losses.ring_full.saturating_add(losses.no_slot).saturating_add(losses.stopped)
+            },
+            objects: objects_of(&rows, analysis.trace()),
+        }
+    }
+
+    /// A figure, if this recording knows it.
+    #[must_use]
+    pub fn metric(&self, metric: Metric) -> Option<Estimate> {
+        match metric {
+            Metric::RunTime => self.time.map(|time| Estimate::exact(time.ns)),
+            Metric::RemoteShare => self.remote_share,
+            Metric::Imbalance => self.imbalance,
+            Metric::Accesses => Some(self.accesses),
+            Metric::Latency => self.latency_cycles.map(Estimate::exact),
+        }
+    }
+}
+
+/// Mean over all rows that know a latency, by accesses.
+fn mean_latency(rows: &[DecisionRow]) -> Option<f64> {
+    let known = || rows.iter().filter_map(|row| row.mean_latency_cycles.map(|latency| (latency, row.accesses.value)));
+    let weight: f64 = known().map(|(_, accesses)| accesses).sum();
+    (weight > 0.0).then(|| known().map(|(latency, accesses)| latency * accesses).sum::<f64>() / weight)
+}
+
+/// The objects behind decision rows, without accesses at no known object.
+fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
+    let summary = |row: &DecisionRow| {
+        let site = match row.key {
+            RowKey::Site(site) => trace.site(site),
+            _ => None,
+        };
+        let (share, remote) = (row.share, row.remote);
+        // The share among all accesses is the product of two shares; their intervals add in quadrature, relatively.
+        let value = share.value * remote.value;
+        let relative = |of: Estimate| if of.value > 0.0 { of.margin() / of.value } else { 0.0 };
+        let margin =
+            if value > 0.0 { value * relative(share).hypot(relative(remote)) } else { share.value * remote.margin() };
+        ObjectSummary {
+            kind: row.kind,
+            name: row.name.clone(),
+            function: row.function.clone(),
+            place: row.place.clone(),
+            file: site.map(|site| site.file.to_string()).unwrap_or_default(),
+            line: site.map_or(0, |site| site.line),
+            instances: row.instances,
+            bytes: row.bytes,
+            share: share.value,
+            remote: remote.value,
+            busiest_node: row.on_node.iter().map(|node| node.value).fold(0.0, f64::max),
+            remote_of_all: vec![Estimate { value, low: (value - margin).max(0.0), high: (value + margin).min(1.0) }],
+            latency_cycles: row.mean_latency_cycles,
+        }
+    };
+    rows.iter().filter(|row| row.key != RowKey::Unknown).map(summary).collect()
+}
+
+/// One list for several recordings of the same state: equal sites are one object, absent ones count as never accessed.
+#[must_use]
+pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
+    let count = runs.len().max(1) as f64;
+    let mut merged: Vec<ObjectSummary> = Vec::new();
+    let mut place: HashMap<(ObjectKind, &str, &str, &str), usize> = HashMap::new();
+    for (run, summary) in runs.iter().enumerate() {
+        for object in &summary.objects {
+            let key = (object.kind, object.name.as_str(), object.function.as_str(), object.place.as_str());
+            let index = *place.entry(key).or_insert_with(|| {
+                let nothing = vec![Estimate::exact(0.0); runs.len()];
+                merged.push(ObjectSummary {
+                    share: 0.0,
+                    remote: 0.0,
+                    busiest_node: 0.0,
+                    remote_of_all: nothing,
+                    ..object.clone()
+                });
+                merged.len() - 1
+            });
+            let known = &mut merged[index];
+            known.instances = known.instances.max(object.instances);
+            known.bytes = known.bytes.max(object.bytes);
+            known.share += object.share / count;
+            known.busiest_node += object.busiest_node * object.share / count;
+            known.remote_of_all[run] = object.remote_of_all[0];
+            known.latency_cycles = known.latency_cycles.or(object.latency_cycles);
+        }
+    }
+    for object in &mut merged {
+        let remote: f64 = object.remote_of_all.iter().map(|remote| remote.value).sum::<f64>() / count;
+        object.remote = if object.share > 0.0 { remote / object.share } else { 0.0 };
+        object.busiest_node = if object.share > 0.0 { object.busiest_node / object.share } else { 0.0 };
+    }
+    merged
+}

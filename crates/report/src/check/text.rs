@@ -1,0 +1,45 @@
+//! The table of limits for a terminal.
+
+use std::fmt::Write;
+
+use numapilot_insight::check::{Judgement, Verdict};
+
+use super::{blame, found, subject, verdict};
+use crate::text::style::wrap;
+use crate::text::{Align, Look, Table, clean};
+use crate::units;
+
+/// Renders it. `is_failure` tells which verdicts fail the check.
+#[must_use]
+pub fn render(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, look: Look) -> String {
+    let mut table = Table::new()
+        .flexible("LIMIT", 20)
+        .column("AT MOST", Align::Right)
+        .column("FOUND", Align::Right)
+        .column("", Align::Left);
+    for judged in judgements {
+        let greatest = units::percent(judged.limit.greatest());
+        table.row([subject(&judged.limit), greatest, found(judged), verdict(judged.verdict).to_owned()]);
+    }
+    let mut reasons = String::new();
+    for judged in judgements.iter().filter(|judged| judged.verdict != Verdict::Kept) {
+        let reason = match &judged.object {
+            _ if !judged.remark.is_empty() => judged.remark.clone(),
+            Some(object) => format!("most of it: {}", blame(object)),
+            None => continue,
+        };
+        let words = clean(&format!("{}: {reason}", subject(&judged.limit)));
+        wrap(&words, look.width.saturating_sub(2)).iter().for_each(|line| {
+            let _ = writeln!(reasons, "  {line}");
+        });
+    }
+    let gap = if reasons.is_empty() { "" } else { "\n" };
+    let failed = judgements.iter().filter(|judged| is_failure(judged.verdict)).count();
+    let line = match failed {
+        0 => "within all limits".to_owned(),
+        1 => "one limit is not kept".to_owned(),
+        n => format!("{n} limits are not kept"),
+    };
+    let line = if failed > 0 { look.warning(&line) } else { look.strong(&line) };
+    format!("{line}\n\n{}{gap}{reasons}", table.render(look, 0))
+}

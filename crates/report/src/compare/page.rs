@@ -1,0 +1,88 @@
+//! The comparison as one page that opens from disk.
+
+use std::fmt::Write;
+
+use numapilot_insight::compare::{Comparison, RunSummary};
+
+use super::{svg, words};
+use crate::pen::escape;
+use crate::plain_page;
+use crate::units;
+
+/// Writes the page; `top` objects at most.
+#[must_use]
+pub fn html(comparison: &Comparison, top: usize) -> String {
+    let program = comparison.after.first().map_or("", |run| run.program.as_str());
+    let mut out = String::new();
+    let _ = writeln!(out, "<p><strong>{}</strong></p>", escape(&words::headline(comparison)));
+    if let Some(line) = words::prediction(comparison) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&line));
+    }
+    metrics(&mut out, comparison);
+    let _ = write!(out, "<h2>Remote accesses by object</h2>\n<figure>{}</figure>\n", svg(comparison, top));
+    objects(&mut out, comparison, top);
+    plain_page::notes(&mut out, &comparison.notes);
+    let origin = format!(
+        "{} Before: {}. After: {}.",
+        setting(comparison),
+        traces(&comparison.before),
+        traces(&comparison.after)
+    );
+    plain_page::page(&format!("{program}: before and after"), &origin, &out)
+}
+
+fn setting(comparison: &Comparison) -> String {
+    let machine = comparison.after.first().map_or("", |run| run.machine.as_str());
+    let engine = comparison.after.first().map_or("", |run| run.engine.as_str());
+    format!("Engine {engine}, machine {machine}.")
+}
+
+fn traces(runs: &[RunSummary]) -> String {
+    runs.iter().map(|run| run.trace.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn head(out: &mut String, titles: &[&str]) {
+    out.push_str("<div class=\"scroll\"><table><thead><tr>");
+    for title in titles {
+        let _ = write!(out, "<th scope=\"col\">{title}</th>");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+}
+
+fn metrics(out: &mut String, comparison: &Comparison) {
+    head(out, &["Program", "Before", "After", "Change", "Verdict"]);
+    for line in &comparison.metrics {
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            words::metric(line.metric, comparison),
+            words::value(line.metric, line.change.before),
+            words::value(line.metric, line.change.after),
+            words::difference(line.metric, &line.change),
+            words::verdict(line.change.verdict)
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn objects(out: &mut String, comparison: &Comparison, top: usize) {
+    head(out, &["Object", "Place", "Size", "Remote before", "After", "Change", "Busiest node", "Verdict", "Match"]);
+    for change in comparison.objects.iter().take(top) {
+        let (name, place) = words::object(change);
+        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.bytes);
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&name),
+            escape(&place),
+            units::bytes(bytes),
+            units::percent(change.remote.before.value),
+            units::percent(change.remote.after.value),
+            words::points(&change.remote.difference),
+            escape(&words::busiest(change)),
+            words::verdict(change.remote.verdict),
+            words::matched(change.matched)
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}

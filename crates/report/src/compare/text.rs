@@ -1,0 +1,98 @@
+//! The comparison for a terminal.
+
+use std::fmt::Write;
+
+use numapilot_insight::compare::{ChangeVerdict, Comparison};
+
+use super::words;
+use crate::text::style::wrap;
+use crate::text::{Align, Look, Table, clean};
+use crate::units;
+
+/// Renders it; `top` objects at most.
+#[must_use]
+pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
+    let mut out = format!("{}\n", look.strong(&words::headline(comparison)));
+    if let Some(line) = words::prediction(comparison) {
+        let _ = writeln!(out, "{line}");
+    }
+    for (side, runs) in [("before", &comparison.before), ("after", &comparison.after)] {
+        let traces: Vec<String> = runs.iter().map(|run| clean(&run.trace)).collect();
+        let indented = wrap(&format!("{side}: {}", traces.join(", ")), look.width.saturating_sub(2));
+        indented.iter().for_each(|line| {
+            let _ = writeln!(out, "  {}", look.faint(line));
+        });
+    }
+    out.push('\n');
+    let mut table = Table::new()
+        .column("PROGRAM", Align::Left)
+        .column("BEFORE", Align::Right)
+        .column("AFTER", Align::Right)
+        .column("CHANGE", Align::Right)
+        .column("", Align::Left);
+    for line in &comparison.metrics {
+        let change = &line.change;
+        table.row([
+            words::metric(line.metric, comparison).to_owned(),
+            words::value(line.metric, change.before),
+            words::value(line.metric, change.after),
+            words::difference(line.metric, change),
+            words::verdict(change.verdict).to_owned(),
+        ]);
+    }
+    out.push_str(&table.render(look, 0));
+    objects(&mut out, comparison, top, look);
+    if !comparison.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &comparison.notes {
+        wrap(&clean(note), look.width.saturating_sub(2)).iter().for_each(|line| {
+            let _ = writeln!(out, "  {}", look.faint(line));
+        });
+    }
+    out
+}
+
+fn objects(out: &mut String, comparison: &Comparison, top: usize, look: Look) {
+    let mut table = Table::new()
+        .flexible("OBJECT", 12)
+        .flexible("PLACE", 12)
+        .column("SIZE", Align::Right)
+        .column("REMOTE: BEFORE", Align::Right)
+        .column("AFTER", Align::Right)
+        .column("CHANGE", Align::Right)
+        .column("BUSIEST NODE", Align::Right)
+        .column("", Align::Left);
+    for change in comparison.objects.iter().take(top) {
+        let (name, place) = words::object(change);
+        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.bytes);
+        let verdict = match change.remote.verdict {
+            ChangeVerdict::NoEvidence => String::new(),
+            found => words::verdict(found).to_owned(),
+        };
+        let remarks = [verdict, words::matched(change.matched).to_owned()];
+        table.row([
+            name,
+            place,
+            units::bytes(bytes),
+            units::percent(change.remote.before.value),
+            units::percent(change.remote.after.value),
+            words::points(&change.remote.difference),
+            words::busiest(change),
+            remarks.into_iter().filter(|remark| !remark.is_empty()).collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    if table.is_empty() {
+        return;
+    }
+    let _ = write!(out, "\n{}", table.render(look, 0));
+    let hidden = comparison.objects.len().saturating_sub(top);
+    let legend = "REMOTE: remote accesses to the object, as a share of all the program's memory accesses. BUSIEST NODE: share of the object's accesses \
+                  that one node serves, before > after.";
+    wrap(legend, look.width.saturating_sub(2)).iter().for_each(|line| {
+        let _ = writeln!(out, "  {}", look.faint(line));
+    });
+    if hidden > 0 {
+        let _ = writeln!(out, "  {}", look.faint(&format!("{hidden} more objects: --top")));
+    }
+}
