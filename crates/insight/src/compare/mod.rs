@@ -194,7 +194,7 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
         }
         Some(TimeSource::Measured) => {}
         None => {
-            notes.push("Run times are not compared: the recordings do not all know the same kind of time.".to_owned())
+            notes.push("Run times are not compared: the recordings do not all know the same kind of time.".to_owned());
         }
     }
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).sum();
