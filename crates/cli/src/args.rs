@@ -41,6 +41,8 @@ Examples:
 pub enum Command {
     /// Draw a machine: nodes, CPUs, caches, memory, distances and links
     Topo(TopoArgs),
+    /// Say which engines work here, and for each that does not why, and what to do about it
+    Doctor(DoctorArgs),
     /// Record a program: its memory accesses, objects, threads and page homes
     Record(Box<RecordArgs>),
     /// Make a trace of what `perf mem record` or `perf record -d` recorded
@@ -90,6 +92,23 @@ pub struct TopoArgs {
     /// List the built-in models
     #[arg(long)]
     pub list: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot doctor
+  numapilot doctor --json                               with every fact that was looked at
+  numapilot doctor && numapilot record -- ./app
+
+It opens the events that the engines would open, and closes them again; nothing is changed.
+The exit status is 0 if some engine can record memory accesses here, else 1 (docs/engines.md).")]
+pub struct DoctorArgs {
+    /// Print JSON: the facts and the findings
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub look: LookArgs,
 }

@@ -9,6 +9,7 @@
 mod arena;
 mod clock;
 pub mod compile;
+pub mod doctor;
 mod drain;
 pub mod engine;
 mod error;

@@ -3,6 +3,7 @@
 mod check;
 mod compare;
 pub mod compile;
+mod doctor;
 mod exports;
 mod import;
 mod objects;
@@ -26,6 +27,7 @@ use crate::args::Command;
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),

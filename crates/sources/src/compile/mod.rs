@@ -87,6 +87,16 @@ pub enum CompileError {
     Archive(#[from] crate::SourceError),
 }
 
+/// Programs that the wrappers would run, as found by variable or on PATH: of C, C++ and Fortran, those that are there.
+#[must_use]
+pub fn installed() -> Vec<String> {
+    let languages = [Language::C, Language::Cxx, Language::Fortran].into_iter();
+    languages
+        .filter_map(|language| toolchain::find(language).ok())
+        .map(|found| found.program.display().to_string())
+        .collect()
+}
+
 /// Runs the compiler with `args` (those behind `numapilot cc`) and what instrumentation adds. Standard streams are inherited.
 ///
 /// # Errors

@@ -1,0 +1,204 @@
+//! Why the kernel refuses an event: the error number means different things by level, right, container and version (`perf_event_open` and `perf_allow_*` in
+//! `kernel/events/core.c`; Debian's and Ubuntu's patch for levels above 2).
+
+use super::facts::{Answer, Facts};
+use super::{Obstacle, Vendor};
+
+/// What an event was to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// User code of one's own processes: the least that can be asked for.
+    Own,
+    /// The kernel as well.
+    Kernel,
+    /// Physical addresses.
+    Physical,
+    /// Whole CPUs.
+    System,
+}
+
+impl Scope {
+    /// The highest level of `perf_event_paranoid` at which unprivileged users may.
+    fn level(self) -> i32 {
+        match self {
+            Scope::Own => 2,
+            Scope::Kernel | Scope::Physical => 1,
+            Scope::System => 0,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Scope::Own => "events of one's own processes",
+            Scope::Kernel => "events that see the kernel's own accesses",
+            Scope::Physical => "physical addresses",
+            Scope::System => "events of other users' processes",
+        }
+    }
+}
+
+/// How to come by the right.
+pub(super) fn rights(facts: &Facts, scope: Scope) -> String {
+    let level = scope.level();
+    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    match &facts.container {
+        Some(_) if facts.in_user_namespace => {
+            format!(
+                "on the host: `sudo sysctl kernel.perf_event_paranoid={level}` (capabilities of a rootless container do not count)"
+            )
+        }
+        Some(_) => format!(
+            "start the container with `--cap-add {capability}`, or on the host: `sudo sysctl kernel.perf_event_paranoid={level}`"
+        ),
+        None => format!(
+            "run it as root, or give it the right once with `sudo setcap cap_{}+ep $(command -v numapilot)`, or allow everybody until the next boot with \
+             `sudo sysctl kernel.perf_event_paranoid={level}`",
+            capability.to_lowercase()
+        ),
+    }
+}
+
+/// Why `perf_event_open` as such is refused, whatever the event; `None` if it works.
+pub(super) fn closed(facts: &Facts) -> Option<Obstacle> {
+    match facts.fault {
+        Answer::Works | Answer::Untried => None,
+        Answer::Refused(libc::ENOSYS) if facts.paranoid.is_some() => Some(Obstacle::new(
+            "the system call perf_event_open is filtered out (ENOSYS), though the kernel has it",
+            unfiltered(facts),
+        )),
+        Answer::Refused(libc::ENOSYS) => Some(Obstacle::new(
+            "this kernel has no perf_event_open (built without CONFIG_PERF_EVENTS, or a sandbox such as gVisor that lacks it)",
+            "use a kernel of a distribution, or leave the sandbox",
+        )),
+        Answer::Refused(libc::EPERM) if facts.has_seccomp_filter => Some(Obstacle::new(
+            "a seccomp filter refuses perf_event_open (EPERM); Docker's and Podman's own filters do, unless the container has the capability",
+            unfiltered(facts),
+        )),
+        Answer::Refused(libc::EPERM) => Some(Obstacle::new(
+            "a security module refuses perf_event_open (EPERM)",
+            "allow it in the module's policy (`journalctl -k | grep -i denied` names it), or run it as root",
+        )),
+        Answer::Refused(libc::EACCES) => Some(paranoid(facts, Scope::Own)),
+        Answer::Refused(libc::EMFILE) => Some(files()),
+        other => Some(Obstacle::new(
+            format!("opening even a software event fails ({other})"),
+            "check `dmesg`; `perf stat true` should fail in the same way",
+        )),
+    }
+}
+
+fn unfiltered(facts: &Facts) -> String {
+    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    match &facts.container {
+        Some(_) => format!(
+            "start the container with `--cap-add {capability}` (older Docker: also `--security-opt seccomp=unconfined`)"
+        ),
+        None => {
+            "start it outside of the sandbox (a service: `SystemCallFilter=perf_event_open` in its unit)".to_owned()
+        }
+    }
+}
+
+fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
+    let level = facts.paranoid.unwrap_or(scope.level() + 1);
+    if level <= scope.level() {
+        return Obstacle::new(
+            format!(
+                "a security module refuses {} (EACCES; perf_event_paranoid {level} would allow them)",
+                scope.words()
+            ),
+            "allow it in the module's policy (`journalctl -k | grep -i denied` names it)",
+        );
+    }
+    let note = if scope == Scope::Own { "; this distribution's kernel takes levels above 2 for a ban" } else { "" };
+    Obstacle::new(
+        format!("perf_event_paranoid is {level}, and {} need at most {}{note}", scope.words(), scope.level()),
+        rights(facts, scope),
+    )
+}
+
+fn files() -> Obstacle {
+    Obstacle::new(
+        "too many files are open (EMFILE): an event is one for each CPU",
+        "raise the limit: `ulimit -n 65536`",
+    )
+}
+
+/// Why a sampling event was refused, `perf_event_open` itself being open to us.
+pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) -> Obstacle {
+    let error = answer.error().unwrap_or(0);
+    let is_ibs = pmu.starts_with("ibs");
+    let name = |what: &str| format!("{pmu}: {what} ({answer})");
+    match error {
+        libc::EACCES => paranoid(facts, scope),
+        libc::EPERM => Obstacle::new(name("a seccomp filter or a security module refuses it"), unfiltered(facts)),
+        libc::EINVAL if is_ibs && scope == Scope::Own && !facts.kernel.is_at_least(6, 2) => Obstacle::new(
+            format!(
+                "{pmu}: this kernel ({}) samples whole CPUs only; events of single processes came with 6.2",
+                facts.kernel
+            ),
+            match facts.is_privileged {
+                true => "record whole CPUs with `--system`, or use a kernel of 6.2 or later".to_owned(),
+                false => format!(
+                    "use a kernel of 6.2 or later, or record whole CPUs with `--system`: {}",
+                    rights(facts, Scope::System)
+                ),
+            },
+        ),
+        libc::EINVAL if !facts.kernel.is_at_least(5, 12) => Obstacle::new(
+            name("this kernel knows neither the event's fields nor the older ones that were tried"),
+            "use a kernel of 5.12 or later",
+        ),
+        libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP if facts.hypervisor.is_some() => Obstacle::new(
+            name("the hypervisor shows the counters, but does not let them sample memory accesses"),
+            passing_through(facts),
+        ),
+        libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP => Obstacle::new(
+            name("the hardware or its driver cannot sample memory accesses"),
+            "check `dmesg | grep -i -e pmu -e ibs -e spe`; a firmware setting may disable it",
+        ),
+        libc::EBUSY => Obstacle::new(name("another profiler has it"), "end the other one (perf, VTune, uProf, ...)"),
+        libc::ENODATA => Obstacle::new(
+            name("the processor wants an auxiliary event before it"),
+            "report this: it should have been opened",
+        ),
+        libc::EMFILE => files(),
+        libc::ENOMEM => Obstacle::new(name("no memory for the event"), "free some memory, or record fewer CPUs"),
+        _ => Obstacle::new(
+            name("the kernel refuses the event"),
+            "check `dmesg`, and report this with `numapilot doctor --json`",
+        ),
+    }
+}
+
+/// How the owner of a virtual machine gives it the processor's counters.
+pub(super) fn passing_through(facts: &Facts) -> String {
+    let machine = facts.machine.to_lowercase();
+    let hypervisor = facts.hypervisor.as_deref().unwrap_or("").to_lowercase();
+    let is_amd = facts.vendor == Vendor::Amd;
+    let more = if is_amd { ", and a host whose KVM gives IBS to guests" } else { "" };
+    if machine.contains("amazon") {
+        return "use a bare-metal instance type (NAME.metal), which has all of the processor's counters".to_owned();
+    }
+    if machine.contains("google") {
+        return "use a bare-metal machine type (NAME-metal), or a C4 with `--performance-monitoring-unit=enhanced`"
+            .to_owned();
+    }
+    if hypervisor.contains("hyper-v") || machine.contains("microsoft") {
+        return "on Hyper-V: `Set-VMProcessor NAME -Perfmon @(\"pmu\",\"pebs\")`; Azure gives no guest these counters"
+            .to_owned();
+    }
+    if hypervisor.contains("vmware") {
+        return "let the virtual machine's settings virtualise CPU performance counters (`vpmc.enable = \"TRUE\"`)"
+            .to_owned();
+    }
+    if hypervisor.contains("xen") {
+        return "boot the hypervisor with `vpmu=on`".to_owned();
+    }
+    if hypervisor.contains("kvm") || hypervisor.contains("qemu") {
+        return format!(
+            "start the guest with `-cpu host,pmu=on` (libvirt: `<pmu state='on'/>`){more}; or use the host itself"
+        );
+    }
+    "ask the owner of the hypervisor for the processor's counters, or use a machine without one".to_owned()
+}

@@ -1,0 +1,127 @@
+//! `numapilot doctor`: which engines work here, and for each that does not the exact reason and the remedy.
+//!
+//! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that captured facts of other machines are
+//! tests. `--engine auto` uses the same findings (`crate::engine`), so both always say the same.
+
+mod events;
+mod facts;
+mod others;
+mod pmu;
+mod probe;
+mod text;
+
+use serde::Serialize;
+
+pub use facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
+pub use probe::probe;
+pub use text::text;
+
+/// Something in the way, and what to do about it. Whole clauses, without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// What is wrong.
+    pub reason: String,
+    /// The next step.
+    pub remedy: String,
+}
+
+impl Obstacle {
+    pub(crate) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
+        Obstacle { reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
+/// What is true of one engine here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Its name, as after `--engine`.
+    pub engine: &'static str,
+    /// Whether it works.
+    pub works: bool,
+    /// Whether it records memory accesses of programs that it starts.
+    pub records_accesses: bool,
+    /// What it gives, in a sentence without a full stop.
+    pub gives: String,
+    /// Why it does not work; empty if it does.
+    pub obstacles: Vec<Obstacle>,
+    /// What it could do besides, if something were different.
+    pub limits: Vec<Obstacle>,
+}
+
+/// What is true of all engines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The machine in two or three lines: what is looked at, and what it is.
+    pub host: Vec<(&'static str, String)>,
+    /// One per engine, the most telling first.
+    pub engines: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// The finding about an engine.
+    #[must_use]
+    pub fn engine(&self, name: &str) -> Option<&Finding> {
+        self.engines.iter().find(|finding| finding.engine == name)
+    }
+
+    /// Whether any engine records memory accesses here.
+    #[must_use]
+    pub fn can_record_accesses(&self) -> bool {
+        self.engines.iter().any(|finding| finding.works && finding.records_accesses)
+    }
+}
+
+/// Turns facts into findings.
+#[must_use]
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    let engines = vec![
+        pmu::finding(facts),
+        others::fault(facts),
+        others::instrument(facts),
+        others::emulate(facts),
+        others::import(),
+        others::track(facts),
+    ];
+    Diagnosis { host: host(facts), engines }
+}
+
+fn host(facts: &Facts) -> Vec<(&'static str, String)> {
+    let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let mut machine = format!(
+        "{}, {}, {} with memory",
+        if facts.cpu.is_empty() { &facts.arch } else { &facts.cpu },
+        count(facts.cpus, "CPU"),
+        count(facts.nodes, "node")
+    );
+    if let Some(hypervisor) = &facts.hypervisor {
+        machine.push_str(&format!("; virtual machine ({hypervisor})"));
+    }
+    let mut kernel = format!("Linux {} {}", facts.kernel, facts.arch);
+    if let Some(container) = &facts.container {
+        kernel.push_str(&format!(", in a container ({container})"));
+    }
+    if let Some(mode) = facts.lockdown.as_ref().filter(|mode| *mode != "none") {
+        kernel.push_str(&format!(", locked down ({mode})"));
+    }
+    let paranoid = facts.paranoid.map_or("not there".to_owned(), |level| level.to_string());
+    let rights = match (facts.is_privileged, facts.in_user_namespace) {
+        (true, false) => "with CAP_PERFMON or CAP_SYS_ADMIN",
+        (true, true) => "with capabilities of a user namespace only, which do not count for events",
+        (false, _) => "unprivileged",
+    };
+    let filter = if facts.has_seccomp_filter { ", under a seccomp filter" } else { "" };
+    let balancing = match facts.numa_balancing {
+        None => "not in this kernel".to_owned(),
+        Some(0) => "off".to_owned(),
+        Some(mode) => format!("on ({mode})"),
+    };
+    vec![
+        ("machine", machine),
+        ("kernel", kernel),
+        ("rights", format!("perf_event_paranoid {paranoid}, {rights}{filter}")),
+        ("NUMA balancing", balancing),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

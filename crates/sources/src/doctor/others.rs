@@ -1,0 +1,108 @@
+//! What is true of the engines that need no hardware counters.
+
+use super::events::{Scope, closed, rights};
+use super::facts::{Answer, Facts};
+use super::{Finding, Obstacle};
+
+pub(super) fn fault(facts: &Facts) -> Finding {
+    let mut limits = Vec::new();
+    if facts.fault.works() {
+        if !facts.fault_system.works() {
+            limits.push(Obstacle::new("whole machines (`record --system`) are refused", rights(facts, Scope::System)));
+        }
+        limits.extend(hinting(facts));
+    }
+    Finding {
+        engine: "fault",
+        works: facts.fault.works() && facts.memfd.works(),
+        records_accesses: true,
+        gives: "first touches of pages, and hinting faults where the kernel balances: who, where from, which page; no rates, no latencies".to_owned(),
+        obstacles: closed(facts).into_iter().chain(shared_memory(facts)).collect(),
+        limits,
+    }
+}
+
+/// Why only first touches are seen.
+fn hinting(facts: &Facts) -> Option<Obstacle> {
+    if facts.nodes < 2 {
+        return Some(Obstacle::new(
+            "this machine has one node, so the kernel gives no hinting faults: only first touches are seen",
+            "record on the machine in question for more",
+        ));
+    }
+    match facts.numa_balancing {
+        None => Some(Obstacle::new(
+            "the kernel was built without NUMA balancing, so only first touches are seen",
+            "use a kernel with CONFIG_NUMA_BALANCING to see later accesses",
+        )),
+        Some(0) => Some(Obstacle::new(
+            "NUMA balancing is off, so only first touches are seen",
+            "`sudo sysctl kernel.numa_balancing=1` while recording (the kernel will then move pages as well)",
+        )),
+        Some(_) => None,
+    }
+}
+
+fn shared_memory(facts: &Facts) -> Option<Obstacle> {
+    match facts.memfd {
+        Answer::Works | Answer::Untried => None,
+        answer => Some(Obstacle::new(
+            format!("no memory can be shared with the program: memfd_create fails ({answer})"),
+            "use a kernel of 3.17 or later, outside of a sandbox that forbids it",
+        )),
+    }
+}
+
+pub(super) fn instrument(facts: &Facts) -> Finding {
+    let mut obstacles: Vec<Obstacle> = shared_memory(facts).into_iter().collect();
+    if facts.compilers.is_empty() {
+        obstacles.push(Obstacle::new(
+            "no compiler is installed, so no program can be built for it here (those built elsewhere can be recorded)",
+            "install one: `sudo apt-get install gcc g++`, or clang",
+        ));
+    }
+    Finding {
+        engine: "instrument",
+        works: obstacles.is_empty(),
+        records_accesses: true,
+        gives: "every access of programs built with `numapilot cc`, `c++` or `fc`, on a simulated machine; no real latencies".to_owned(),
+        obstacles,
+        limits: Vec::new(),
+    }
+}
+
+pub(super) fn emulate(facts: &Facts) -> Finding {
+    let emulator = &facts.emulator;
+    let gives = "every access of any program, on a simulated machine; several times slower, no real latencies";
+    Finding {
+        engine: "emulate",
+        works: emulator.version.is_some(),
+        records_accesses: true,
+        gives: emulator.version.as_ref().map_or(gives.to_owned(), |version| format!("{gives} ({version})")),
+        obstacles: match emulator.version {
+            Some(_) => Vec::new(),
+            None => vec![Obstacle::new(emulator.reason.clone(), emulator.remedy.clone())],
+        },
+        limits: Vec::new(),
+    }
+}
+
+pub(super) fn import() -> Finding {
+    Finding {
+        engine: "import",
+        works: true,
+        gives: "recordings that perf made on any machine: `numapilot import perf.data`".to_owned(),
+        ..Finding::default()
+    }
+}
+
+pub(super) fn track(facts: &Facts) -> Finding {
+    let obstacles: Vec<Obstacle> = shared_memory(facts).into_iter().collect();
+    Finding {
+        engine: "track",
+        works: obstacles.is_empty(),
+        gives: "objects, threads and processes of any dynamically linked program; no accesses".to_owned(),
+        obstacles,
+        ..Finding::default()
+    }
+}

@@ -1,0 +1,81 @@
+//! Captured and composed facts of many kinds of machine, and what is said about each, held in golden files.
+
+use super::*;
+
+/// Facts in `testdata/doctor`.
+fn facts(name: &str) -> Facts {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/doctor").join(name);
+    let bytes = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+const MACHINES: [&str; 19] = [
+    "amd-zen2-old-kernel",
+    "amd-zen2-root",
+    "amd-zen4-root",
+    "amd-zen5-unprivileged",
+    "amd-zen4-kernel-6.8-unprivileged",
+    "arm-altra",
+    "arm-graviton-guest",
+    "arm-without-driver",
+    "aws-guest",
+    "docker",
+    "firecracker",
+    "gce-guest",
+    "gvisor",
+    "intel-spr-debian-paranoid-3",
+    "intel-spr-lockdown",
+    "intel-spr-root",
+    "intel-spr-ubuntu-paranoid-4",
+    "intel-spr-unprivileged",
+    "podman-rootless",
+];
+
+#[test]
+fn what_is_said_of_every_kind_of_machine() {
+    let mut found: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/doctor"))
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().unwrap().strip_suffix(".json").map(str::to_owned))
+        .collect();
+    found.sort();
+    let mut known = MACHINES.map(str::to_owned).to_vec();
+    known.sort();
+    assert_eq!(found, known, "testdata/doctor and the list of this test");
+    for name in MACHINES {
+        let diagnosis = diagnose(&facts(&format!("{name}.json")));
+        insta::assert_snapshot!(name, text(&diagnosis, 120));
+    }
+}
+
+/// Whatever is refused, there is a reason and something to do about it; and what works names nothing in its way.
+#[test]
+fn every_refusal_has_a_reason_and_a_remedy() {
+    for name in MACHINES {
+        for finding in diagnose(&facts(&format!("{name}.json"))).engines {
+            assert_eq!(finding.works, finding.obstacles.is_empty(), "{name}: {}", finding.engine);
+            for obstacle in finding.obstacles.iter().chain(&finding.limits) {
+                assert!(obstacle.reason.len() > 20 && obstacle.remedy.len() > 15, "{name}: {obstacle:?}");
+            }
+        }
+    }
+}
+
+/// The same for every error number at every scope, on every kind of machine: none falls through without words.
+#[test]
+fn every_error_number_is_explained() {
+    for name in MACHINES {
+        let base = facts(&format!("{name}.json"));
+        for number in 1..134 {
+            let fault = Answer::Refused(number);
+            let samplers = base.samplers.iter().cloned();
+            let samplers: Vec<SamplerFact> =
+                samplers.map(|sampler| SamplerFact { own: fault, system: fault, ..sampler }).collect();
+            for facts in [Facts { samplers, ..base.clone() }, Facts { fault, ..base.clone() }] {
+                let diagnosis = diagnose(&facts);
+                for finding in &diagnosis.engines {
+                    assert_eq!(finding.works, finding.obstacles.is_empty(), "{name}, error {number}: {finding:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A diagnosis for people.
+
+use super::{Diagnosis, Finding, Obstacle};
+
+const INDENT: usize = 16;
+
+/// The diagnosis in at most `width` columns.
+#[must_use]
+pub fn text(diagnosis: &Diagnosis, width: usize) -> String {
+    let width = width.max(INDENT + 30);
+    let mut out = String::new();
+    for (label, value) in &diagnosis.host {
+        entry(&mut out, label, value, width);
+    }
+    out.push('\n');
+    for finding in &diagnosis.engines {
+        engine(&mut out, finding, width);
+    }
+    let working = |finding: &&Finding| finding.works && finding.records_accesses;
+    let names: Vec<&str> = diagnosis.engines.iter().filter(working).map(|finding| finding.engine).collect();
+    let summary = match names[..] {
+        [] => "No engine can record memory accesses here.".to_owned(),
+        [name] => format!("Memory accesses can be recorded here by engine {name}."),
+        _ => format!("Memory accesses can be recorded here by engines {}.", names.join(", ")),
+    };
+    out.push('\n');
+    out.push_str(&summary);
+    out.push('\n');
+    out
+}
+
+fn engine(out: &mut String, finding: &Finding, width: usize) {
+    let state = if finding.works { "works" } else { "no" };
+    entry(out, &format!("{:<11}{state}", finding.engine), &finding.gives, width);
+    for obstacle in &finding.obstacles {
+        explain(out, "", obstacle, width);
+    }
+    for limit in &finding.limits {
+        explain(out, "but ", limit, width);
+    }
+}
+
+fn explain(out: &mut String, before: &str, obstacle: &Obstacle, width: usize) {
+    entry(out, "", &format!("{before}{}", obstacle.reason), width);
+    entry(out, "", &format!("  -> {}", obstacle.remedy), width);
+}
+
+/// A label, and text beside it; later lines begin below the text.
+fn entry(out: &mut String, label: &str, text: &str, width: usize) {
+    let arrow = if text.starts_with("  -> ") { 5 } else { 0 };
+    let indent = INDENT + 1 + arrow;
+    out.push_str(&format!("{label:<INDENT$} "));
+    let mut column = INDENT + 1;
+    if arrow > 0 {
+        out.push_str("  -> ");
+        column += arrow;
+    }
+    let mut is_first = true;
+    for word in text[arrow..].split(' ') {
+        let length = word.chars().count();
+        if !is_first && column + 1 + length > width {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if !is_first {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+        is_first = false;
+    }
+    out.push('\n');
+}
