@@ -94,7 +94,7 @@ impl EventAttr {
         Ok(attr)
     }
 
-    /// The attribute as this machine's kernel takes it, in the size of Linux 6.3 (with `config3`): kernels that know less accept zeroes in what they do not know.
+    /// The attribute as this machine's kernel takes it, in the size of Linux 6.3 (with `config3`): older kernels accept zeroes beyond what they know.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 136] {
         let mut out = [0; 136];
