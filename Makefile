@@ -7,12 +7,13 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build demo test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-web workloads clean help
+.PHONY: all build demo lab test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
 
 all: build
 
 help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
+	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
 	@echo "make test    set up, build, run every test"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
@@ -29,6 +30,8 @@ setup-bench:
 	@tools/setup bench
 setup-experiments:
 	@tools/setup experiments
+setup-lab:
+	@tools/setup lab
 setup-web:
 	@tools/setup web
 
@@ -43,6 +46,10 @@ workloads: build
 demo: workloads
 	@mkdir -p $(dir $(DEMO_TRACE))
 	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE) $(DEMO_PAGE)
+
+# Any other command: cargo xtask lab -- CMD (--help has examples).
+lab: build setup-lab
+	@cargo xtask lab -- sh -c 'uname -srm; $(NUMAPILOT) topo'
 
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast

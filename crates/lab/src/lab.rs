@@ -1,0 +1,439 @@
+//! The lab's public face: describe a machine, run a command on it, have its outcome.
+
+use std::env;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::accelerator;
+use crate::accelerator::Accelerator;
+use crate::cache::Cache;
+use crate::cache::remove;
+use crate::error::AtPath;
+use crate::error::LabError;
+use crate::guest::DONE;
+use crate::guest::Guest;
+use crate::guest::READY;
+use crate::guest::Waited;
+use crate::initramfs;
+use crate::job;
+use crate::kernel;
+use crate::kernel::Kernel;
+use crate::kernel::KernelFiles;
+use crate::qemu::Qemu;
+use crate::snapshot;
+use crate::topology::Topology;
+
+/// A cold boot takes five seconds; this is for a machine that is very busy.
+const BOOT: Duration = Duration::from_secs(180);
+/// What a command is given unless told otherwise.
+const RUN: Duration = Duration::from_secs(300);
+const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
+/// In arguments of devices and plugins: the exchange folder.
+const FILES: &str = "{files}";
+
+/// A machine and how to run it.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    topology: Topology,
+    kernel: Kernel,
+    accelerator: Accelerator,
+    cold: bool,
+    stream: bool,
+    limit: Duration,
+    devices: Vec<String>,
+    plugins: Vec<String>,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its exit code, as the shell gives it: 128 and the signal's number for one that was killed.
+    pub exit: i32,
+    /// Its standard output; bytes that are no UTF-8 are replaced (the file `stdout` has them).
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// The end of the guest's console.
+    pub console: String,
+    /// How it was run, for reports: `emulated, icount, kernel 6.12.117, 4 nodes, 8 CPUs, 2048 MiB, restored in 0.8 s`.
+    pub how: String,
+    /// From starting QEMU until the command could start (restoring or booting).
+    pub boot: Duration,
+    /// From then until the command's end, as the host's clock has it.
+    pub run: Duration,
+    files: TempDir,
+}
+
+impl Outcome {
+    /// The exchange folder: what the command wrote to [`job::FILES_IN_GUEST`]. Deleted with this.
+    pub fn files(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// For tests: fails, with everything that was said, unless the command exited with 0.
+    ///
+    /// # Panics
+    /// As said.
+    #[track_caller]
+    pub fn expect_success(self) -> Self {
+        assert!(
+            self.exit == 0,
+            "exit code {} ({})\n--- stdout ---\n{}\n--- stderr ---\n{}\n--- console ---\n{}",
+            self.exit,
+            self.how,
+            self.stdout,
+            self.stderr,
+            self.console
+        );
+        self
+    }
+}
+
+impl Lab {
+    /// A machine with the newest of our kernels, restored from a snapshot.
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            kernel: Kernel::default(),
+            accelerator: Accelerator::default(),
+            cold: false,
+            stream: false,
+            limit: RUN,
+            devices: Vec::new(),
+            plugins: Vec::new(),
+        }
+    }
+
+    /// Which kernel.
+    #[must_use]
+    pub fn kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// Reproducible: time passes by instructions, whatever the host's load. For whatever is compared or asserted.
+    #[must_use]
+    pub fn icount(mut self, on: bool) -> Self {
+        self.accelerator = if on { Accelerator::Icount } else { Accelerator::Auto };
+        self
+    }
+
+    /// How instructions are run; [`Accelerator::Auto`] unless told.
+    #[must_use]
+    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
+        self.accelerator = accelerator;
+        self
+    }
+
+    /// Boots instead of restoring.
+    #[must_use]
+    pub fn cold(mut self, on: bool) -> Self {
+        self.cold = on;
+        self
+    }
+
+    /// Passes the command's output on while it runs.
+    #[must_use]
+    pub fn stream(mut self, on: bool) -> Self {
+        self.stream = on;
+        self
+    }
+
+    /// Ends the guest when its command runs for longer (5 minutes unless told).
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Loads a TCG plugin (`-plugin FILE,ARGUMENTS`); `{files}` in it becomes the exchange folder on the host. Implies emulation.
+    #[must_use]
+    pub fn plugin(mut self, file: &Path, arguments: &str) -> Self {
+        let comma = if arguments.is_empty() { "" } else { "," };
+        self.plugins.push(format!("{}{comma}{arguments}", file.display()));
+        self
+    }
+
+    /// Adds words to QEMU's command line, such as a device; `{files}` becomes the exchange folder on the host.
+    /// They are part of the machine: each set of them has its own snapshot.
+    #[must_use]
+    pub fn device<S: Into<String>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
+        self.devices.extend(words.into_iter().map(Into::into));
+        self
+    }
+
+    /// Downloads and prepares what [`Lab::run`] needs, and takes the snapshot.
+    ///
+    /// # Errors
+    /// Says what is missing and what to do.
+    pub fn prepare(&self) -> Result<(), LabError> {
+        let (cache, machine, accelerator) = self.machine()?;
+        if self.cold { Ok(()) } else { self.snapshot(&cache, &machine, accelerator).map(drop) }
+    }
+
+    /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (this process's unless told) is
+    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself.
+    ///
+    /// # Errors
+    /// If the guest cannot be had, dies, or takes too long; not if the command fails.
+    pub fn run(&self, command: &Command) -> Result<Outcome, LabError> {
+        let work = job::working_folder(command)?;
+        let (cache, machine, accelerator) = self.machine()?;
+        let snapshot = if self.cold { None } else { Some(self.snapshot(&cache, &machine, accelerator)?) };
+        let files = tempfile::Builder::new().prefix("numapilot-lab-").tempdir();
+        let files = files.at(&env::temp_dir(), "cannot make the exchange folder")?;
+        job::write(command, &work, files.path())?;
+        let started = Instant::now();
+        let (mut guest, verb) =
+            match snapshot.and_then(|s| self.restore(&s, &machine, accelerator, &work, files.path())) {
+                Some(guest) => (guest, "restored"),
+                None => (self.boot(&machine, accelerator, &work, files.path())?, "booted"),
+            };
+        let heard = guest.go(BOOT);
+        let boot = started.elapsed();
+        let how = format!(
+            "{}, kernel {}, {}, {verb} in {:.1} s",
+            accelerator.name(),
+            machine.kernel.release,
+            self.topology.summary(),
+            boot.as_secs_f64()
+        );
+        if heard == Waited::Seen {
+            self.follow(&mut guest, files.path(), &how)?;
+        }
+        guest.quit();
+        let run = started.elapsed().saturating_sub(boot);
+        outcome(guest, files, how, (boot, run))
+    }
+
+    /// Waits for the command's end, passing its output on if so wished.
+    fn follow(&self, guest: &mut Guest, files: &Path, how: &str) -> Result<(), LabError> {
+        let mut output = Follower::new(files.join("stdout"));
+        let mut errors = Follower::new(files.join("stderr"));
+        let step = if self.stream { Duration::from_millis(100) } else { self.limit };
+        let end = Instant::now() + self.limit;
+        loop {
+            let waited = guest.wait_for(DONE, step.min(end.saturating_duration_since(Instant::now())));
+            if self.stream {
+                output.pass_on(&mut io::stdout().lock());
+                errors.pass_on(&mut io::stderr().lock());
+            }
+            match waited {
+                Waited::TimedOut if Instant::now() < end => {}
+                Waited::TimedOut => {
+                    return Err(LabError::Hung {
+                        limit: self.limit,
+                        what: "the command had not ended",
+                        how: how.to_owned(),
+                        stderr: tail(&read_text(&files.join("stderr"))),
+                        console: tail(&guest.said()),
+                    });
+                }
+                Waited::Seen | Waited::Ended => return Ok(()),
+            }
+        }
+    }
+
+    /// Everything that a guest is started from, and how it is run here.
+    fn machine(&self) -> Result<(Cache, Machine, Accelerator), LabError> {
+        if crate::skipped() {
+            return Err(LabError::Skipped);
+        }
+        let cache = Cache::of_user()?;
+        let topology = self.topology.arguments()?;
+        let qemu = Qemu::find(&cache)?;
+        let kernel = kernel::files(&cache, self.kernel)?;
+        let (initramfs, initramfs_hash) = initramfs::file(&cache, &kernel)?;
+        let machine = Machine { qemu, kernel, initramfs, initramfs_hash, topology, devices: self.devices.clone() };
+        let accelerator = match self.accelerator {
+            // Plugins see only what is emulated.
+            Accelerator::Auto if !self.plugins.is_empty() => Accelerator::Emulated,
+            Accelerator::Auto if accelerator::kvm_works(&cache, &machine)? => Accelerator::Kvm,
+            Accelerator::Auto => Accelerator::Emulated,
+            asked => asked,
+        };
+        Ok((cache, machine, accelerator))
+    }
+
+    /// The machine's snapshot, taken now if there is none.
+    fn snapshot(&self, cache: &Cache, machine: &Machine, accelerator: Accelerator) -> Result<PathBuf, LabError> {
+        let path = snapshot::path(cache, &machine.key(accelerator));
+        if !path.exists() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let _lock = cache.lock(&name)?;
+            if !path.exists() {
+                crate::say(&format!("booting {} for a snapshot, once", self.topology.summary()));
+                let folder = tempfile::tempdir().at(&env::temp_dir(), "cannot make a folder")?;
+                let mut guest = Guest::start(machine.command(accelerator, folder.path(), folder.path()))?;
+                wait_booted(&mut guest, accelerator)?;
+                snapshot::write(cache, &mut guest.monitor, &path)?;
+            }
+        }
+        cache.touch(&path);
+        Ok(path)
+    }
+
+    /// A guest from a snapshot; none if the snapshot is of no use (it is deleted then).
+    fn restore(
+        &self,
+        snapshot: &Path,
+        machine: &Machine,
+        accelerator: Accelerator,
+        work: &Path,
+        files: &Path,
+    ) -> Option<Guest> {
+        let mut command = machine.command(accelerator, work, files);
+        self.add_plugins(&mut command, files);
+        command.args(["-incoming", &format!("file:{}", snapshot.display())]);
+        let restored = Guest::start(command).and_then(|mut guest| {
+            snapshot::wait_restored(&mut guest.monitor)?;
+            Ok(guest)
+        });
+        match restored {
+            Ok(guest) => Some(guest),
+            Err(error) => {
+                crate::say(&format!("a snapshot cannot be restored and is deleted; booting instead ({error})"));
+                // Another may have deleted it already.
+                let _ = remove(snapshot);
+                None
+            }
+        }
+    }
+
+    fn boot(&self, machine: &Machine, accelerator: Accelerator, work: &Path, files: &Path) -> Result<Guest, LabError> {
+        let mut command = machine.command(accelerator, work, files);
+        self.add_plugins(&mut command, files);
+        let mut guest = Guest::start(command)?;
+        wait_booted(&mut guest, accelerator)?;
+        Ok(guest)
+    }
+
+    fn add_plugins(&self, command: &mut Command, files: &Path) {
+        for plugin in &self.plugins {
+            command.arg("-plugin").arg(plugin.replace(FILES, &files.display().to_string()));
+        }
+    }
+}
+
+fn wait_booted(guest: &mut Guest, accelerator: Accelerator) -> Result<(), LabError> {
+    match guest.wait_for(READY, BOOT) {
+        Waited::Seen => Ok(()),
+        Waited::Ended => Err(LabError::Died { how: accelerator.name().into(), console: tail(&guest.said()) }),
+        Waited::TimedOut => Err(LabError::Hung {
+            limit: BOOT,
+            what: "the guest had not booted",
+            how: accelerator.name().into(),
+            stderr: String::new(),
+            console: tail(&guest.said()),
+        }),
+    }
+}
+
+fn outcome(
+    mut guest: Guest,
+    files: TempDir,
+    how: String,
+    (boot, run): (Duration, Duration),
+) -> Result<Outcome, LabError> {
+    let console = guest.said();
+    let exit = fs::read_to_string(files.path().join("exit")).ok().and_then(|t| t.trim().parse().ok());
+    let Some(exit) = exit else {
+        return Err(LabError::Died { how, console: tail(&console) });
+    };
+    let stdout = read_text(&files.path().join("stdout"));
+    let stderr = read_text(&files.path().join("stderr"));
+    Ok(Outcome { exit, stdout, stderr, console, how, boot, run, files })
+}
+
+/// What a guest is started from.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) qemu: Qemu,
+    pub(crate) kernel: KernelFiles,
+    initramfs: PathBuf,
+    initramfs_hash: u64,
+    topology: Vec<String>,
+    devices: Vec<String>,
+}
+
+impl Machine {
+    /// The command that starts it, with the host's root, `work` and `files` offered as tags `root`, `work` and `files`.
+    pub(crate) fn command(&self, accelerator: Accelerator, work: &Path, files: &Path) -> Command {
+        let mut command = self.qemu.command();
+        command.args(accelerator.arguments()).args(&self.topology);
+        command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-cpu", "max"]);
+        command.arg("-kernel").arg(&self.kernel.vmlinux).arg("-initrd").arg(&self.initramfs);
+        command.args(["-append", KERNEL_LINE]);
+        for (tag, path, mode) in [("root", Path::new("/"), ",readonly=on"), ("work", work, ""), ("files", files, "")] {
+            let path = path.display();
+            command.args(["-fsdev", &format!("local,id={tag},path={path},security_model=none,multidevs=remap{mode}")]);
+            command.args(["-device", &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}")]);
+        }
+        let files = files.display().to_string();
+        command.args(self.devices.iter().map(|word| word.replace(FILES, &files)));
+        command
+    }
+
+    /// Everything that a snapshot depends on; not the folders, which the guest mounts later.
+    fn key(&self, accelerator: Accelerator) -> String {
+        let here = Path::new("-");
+        let shape = Machine {
+            qemu: self.qemu.clone(),
+            kernel: self.kernel.clone(),
+            initramfs: PathBuf::new(),
+            initramfs_hash: 0,
+            topology: self.topology.clone(),
+            devices: Vec::new(),
+        };
+        let words = shape.command(accelerator, here, here);
+        format!(
+            "{} {} {:016x} {words:?} {:?}",
+            self.qemu.version, self.kernel.release, self.initramfs_hash, self.devices
+        )
+    }
+}
+
+/// A file that grows, passed on piece by piece.
+struct Follower {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Follower {
+    fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    fn pass_on(&mut self, to: &mut impl Write) {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        let mut bytes = Vec::new();
+        // The outcome has everything again: what cannot be passed on now is not lost.
+        if let Some(file) = &mut self.file
+            && file.read_to_end(&mut bytes).is_ok()
+        {
+            let _ = to.write_all(&bytes).and_then(|()| to.flush());
+        }
+    }
+}
+
+fn read_text(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The last lines of a text that is shown in a message.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
+}

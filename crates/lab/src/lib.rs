@@ -1,0 +1,61 @@
+//! The lab: a real Linux kernel with any number of memory nodes, on a machine that has one, for tests of everything that talks to the kernel.
+//!
+//! Owns: downloading QEMU and stock Debian kernels (once per user, nothing is installed), booting them with a described [`Topology`], restoring
+//! from a snapshot in about a second, running one command with the host's files visible under the same paths, and bringing back its exit code,
+//! output and files.
+//! Assumes an x86-64 Linux host with apt and dpkg for the first set-up. No KVM is needed: where it does not truly work, the guest is emulated.
+//!
+//! **Never judge placement by the guest's run time:** in it, all memory is equally far. Judge by page counts, or by modelled time.
+//!
+//! ```no_run
+//! use numapilot_lab::{Lab, Topology};
+//! use std::process::Command;
+//!
+//! let outcome = Lab::new(Topology::symmetric(4)).run(Command::new("numactl").arg("--hardware"))?;
+//! assert!(outcome.stdout.contains("available: 4 nodes"), "{outcome:?}");
+//! # Ok::<(), numapilot_lab::LabError>(())
+//! ```
+
+mod accelerator;
+mod cache;
+mod error;
+mod guest;
+mod initramfs;
+mod job;
+mod kernel;
+mod lab;
+mod packages;
+mod qemu;
+mod qmp;
+mod snapshot;
+mod topology;
+
+pub use accelerator::Accelerator;
+pub use error::LabError;
+pub use job::FILES_IN_GUEST;
+pub use kernel::Kernel;
+pub use lab::Lab;
+pub use lab::Outcome;
+pub use topology::Topology;
+
+use std::io;
+use std::io::Write;
+
+/// Says something to the user even where a test's output is captured: what is downloaded, and what is not run.
+pub(crate) fn say(text: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr().lock(), "numapilot-lab: {text}");
+}
+
+/// For tests: whether to run what needs the lab. No only where `NUMAPILOT_LAB=skip` is set, and then it says so, aloud.
+pub fn wanted(test: &str) -> bool {
+    let wanted = !skipped();
+    if !wanted {
+        say(&format!("NOT RUN: {test} needs a kernel with several nodes, and NUMAPILOT_LAB=skip is set"));
+    }
+    wanted
+}
+
+fn skipped() -> bool {
+    std::env::var_os("NUMAPILOT_LAB").is_some_and(|v| v == "skip")
+}

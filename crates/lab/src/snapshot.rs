@@ -1,0 +1,84 @@
+//! Snapshots of a booted guest, one per machine: QEMU migrates to a file, and later guests start from it.
+//!
+//! A snapshot belongs to one QEMU, one set of arguments, one kernel and one initramfs: all are its key. When any changes, another is made.
+
+use std::fs;
+use std::fs::File;
+use std::path::Path;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::cache::Cache;
+use crate::cache::remove;
+use crate::error::AtPath;
+use crate::error::LabError;
+use crate::qmp::Monitor;
+
+/// Writing about 120 MB takes a second; this is for a machine that is very busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// FNV-1a: names files, so it must give the same in every build of this program.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// Where the snapshot with this key is, or will be.
+pub(crate) fn path(cache: &Cache, key: &str) -> PathBuf {
+    cache.root().join(format!("snapshot-{:016x}", hash(key.as_bytes())))
+}
+
+/// Writes the state of a running guest to `path`, whole or not at all. The guest goes on afterwards only in the file.
+pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path) -> Result<(), LabError> {
+    cache.forget_old_snapshots();
+    let unfinished = path.with_extension("new");
+    remove(&unfinished)?;
+    File::create(&unfinished).at(&unfinished, "cannot make a snapshot's file")?;
+    monitor.execute("migrate-set-parameters", json!({ "max-bandwidth": 1u64 << 40, "downtime-limit": 60_000 }))?;
+    monitor.execute("migrate", json!({ "uri": format!("file:{}", unfinished.display()) }))?;
+    let started = Instant::now();
+    loop {
+        let state = monitor.execute("query-migrate", json!({}))?;
+        match state.get("status").and_then(Value::as_str) {
+            Some("completed") => break,
+            Some("failed" | "cancelled") => return Err(LabError::Monitor(format!("the snapshot failed: {state}"))),
+            _ if started.elapsed() > PATIENCE => {
+                return Err(LabError::Monitor(format!("the snapshot took too long: {state}")));
+            }
+            _ => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    fs::rename(&unfinished, path).at(path, "cannot put a snapshot in place")
+}
+
+/// Waits until a restored guest runs.
+pub(crate) fn wait_restored(monitor: &mut Monitor) -> Result<(), LabError> {
+    let started = Instant::now();
+    loop {
+        let state = monitor.execute("query-status", json!({}))?;
+        if state.get("running").and_then(Value::as_bool) == Some(true) {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(LabError::Monitor(format!("the snapshot is not restored: {state}")));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // The published test vectors.
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask lab`: one command on a kernel with several memory nodes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use clap::ValueEnum;
+use numapilot_lab::Accelerator;
+use numapilot_lab::Kernel;
+use numapilot_lab::Lab;
+use numapilot_lab::Topology;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask lab -- numactl --hardware
+  cargo xtask lab --nodes 8 --distances opteron -- target/debug/numapilot topo
+  cargo xtask lab --memory-only 1 --hmat -- sh -c 'cat /sys/devices/virtual/memory_tiering/*/nodelist'
+  cargo xtask lab --kernel 6.1 --icount -- numactl --interleave=all ls
+  cargo xtask lab --setup";
+
+/// Runs a command on a real kernel with several memory nodes, in QEMU.
+///
+/// The host's files are there under the same paths; the working folder is shared for writing, changes elsewhere stay in the guest. /run/lab
+/// ($NUMAPILOT_LAB_FILES) is the exchange folder. Exit code and output are the command's. Run times mean nothing: in the guest, all memory is
+/// equally far.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArgs {
+    /// Nodes with CPUs and memory
+    #[arg(long, default_value_t = 4)]
+    nodes: usize,
+    /// CPUs of each of them
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    cpus: u32,
+    /// Memory of each node, MiB
+    #[arg(long, default_value_t = 512, value_name = "MIB")]
+    memory: u32,
+    /// `symmetric` (all others at 20), `opteron` (16 or 22), or a file with a row of numbers a line
+    #[arg(long, default_value = "symmetric", value_name = "WHICH")]
+    distances: String,
+    /// Let firmware tell latencies and bandwidths (an ACPI HMAT table), made up from the distances
+    #[arg(long)]
+    hmat: bool,
+    /// Nodes without CPUs, beside the others
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    memory_only: usize,
+    /// 6.12 or 6.1
+    #[arg(long, default_value_t = Kernel::V6_12)]
+    kernel: Kernel,
+    /// Reproducible: the guest's time passes by instructions
+    #[arg(long)]
+    icount: bool,
+    /// KVM where it truly works, or emulation
+    #[arg(long, value_enum, default_value_t = Run::Auto, conflicts_with = "icount")]
+    run: Run,
+    /// Boot instead of restoring a snapshot
+    #[arg(long)]
+    cold: bool,
+    /// End the guest after so many seconds
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    limit: u64,
+    /// A TCG plugin for QEMU with its arguments ({files} becomes the exchange folder on the host)
+    #[arg(long, value_name = "FILE[,ARGUMENTS]")]
+    plugin: Vec<String>,
+    /// A word more for QEMU's command line ({files} becomes the exchange folder on the host)
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    device: Vec<String>,
+    /// Only download and prepare everything: QEMU, both kernels, a snapshot
+    #[arg(long)]
+    setup: bool,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "setup")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Run {
+    Auto,
+    Kvm,
+    Emulated,
+}
+
+/// Runs it; the command's exit code.
+pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
+    if args.setup {
+        for kernel in Kernel::ALL {
+            args.lab()?.kernel(kernel).prepare()?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [program, arguments @ ..] = args.command.as_slice() else { anyhow::bail!("name a command after --") };
+    let outcome = args.lab()?.stream(true).run(Command::new(program).args(arguments))?;
+    eprintln!("numapilot-lab: {}; ran for {:.1} s", outcome.how, outcome.run.as_secs_f64());
+    Ok(ExitCode::from(u8::try_from(outcome.exit).unwrap_or(1)))
+}
+
+impl LabArgs {
+    fn lab(&self) -> anyhow::Result<Lab> {
+        let accelerator = match (self.icount, self.run) {
+            (true, _) => Accelerator::Icount,
+            (false, Run::Auto) => Accelerator::Auto,
+            (false, Run::Kvm) => Accelerator::Kvm,
+            (false, Run::Emulated) => Accelerator::Emulated,
+        };
+        let lab = Lab::new(self.topology()?).kernel(self.kernel).accelerator(accelerator).cold(self.cold);
+        let mut lab = lab.time_limit(Duration::from_secs(self.limit)).device(self.device.iter().cloned());
+        for plugin in &self.plugin {
+            let (file, arguments) = plugin.split_once(',').unwrap_or((plugin, ""));
+            let file = PathBuf::from(file);
+            let file = file.canonicalize().with_context(|| format!("cannot find the plugin {}", file.display()))?;
+            lab = lab.plugin(&file, arguments);
+        }
+        Ok(lab)
+    }
+
+    fn topology(&self) -> anyhow::Result<Topology> {
+        let topology = match self.distances.as_str() {
+            "symmetric" => Topology::symmetric(self.nodes),
+            "opteron" => Topology::opteron(self.nodes),
+            file => {
+                let text = fs::read_to_string(file).with_context(|| format!("cannot read distances from {file}"))?;
+                Topology::with_distances(Topology::parse_distances(&text)?)
+            }
+        };
+        let mut topology = topology.cpus_per_node(self.cpus).memory_per_node_mib(self.memory).hmat(self.hmat);
+        for _ in 0..self.memory_only {
+            topology = topology.memory_only_node();
+        }
+        Ok(topology)
+    }
+}

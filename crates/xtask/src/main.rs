@@ -1,0 +1,23 @@
+//! `cargo xtask`: what a developer of numapilot runs beside building and testing.
+
+mod lab;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "What a developer of numapilot runs beside building and testing.")]
+enum Task {
+    Lab(lab::LabArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Task::parse() {
+        Task::Lab(args) => lab::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("cargo xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}
