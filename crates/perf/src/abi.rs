@@ -51,12 +51,29 @@ pub mod branch_sample {
 
 /// Bit numbers of the flags of `perf_event_attr`.
 pub mod attr_flag {
+    pub const DISABLED: u32 = 0;
     pub const INHERIT: u32 = 1;
+    pub const EXCLUDE_USER: u32 = 4;
+    pub const EXCLUDE_KERNEL: u32 = 5;
+    pub const EXCLUDE_HV: u32 = 6;
+    pub const MMAP: u32 = 8;
+    pub const COMM: u32 = 9;
     pub const FREQ: u32 = 10;
+    pub const ENABLE_ON_EXEC: u32 = 12;
+    pub const TASK: u32 = 13;
+    pub const WATERMARK: u32 = 14;
+    /// Two bits.
+    pub const PRECISE_IP: u32 = 15;
+    pub const MMAP_DATA: u32 = 17;
     pub const SAMPLE_ID_ALL: u32 = 18;
+    pub const EXCLUDE_CALLCHAIN_KERNEL: u32 = 21;
+    pub const MMAP2: u32 = 23;
+    pub const COMM_EXEC: u32 = 24;
     pub const USE_CLOCKID: u32 = 25;
     pub const CONTEXT_SWITCH: u32 = 26;
-    pub const AUX_OUTPUT: u32 = 32;
+    pub const AUX_OUTPUT: u32 = 31;
+    /// Since Linux 5.12.
+    pub const BUILD_ID: u32 = 34;
 }
 
 /// `perf_event_attr.type`; larger numbers are dynamic and stand in `/sys/bus/event_source/devices/*/type`.

@@ -108,6 +108,18 @@ pub enum SourceError {
         /// The next step.
         remedy: &'static str,
     },
+    /// An event that the kernel does not open.
+    #[error("event {event}: {reason} ({source}); {remedy}")]
+    Event {
+        /// Its name.
+        event: String,
+        /// The system's answer.
+        source: io::Error,
+        /// What stands in the way.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
     /// A recording of perf cannot be imported.
     #[error(transparent)]
     Import(#[from] numapilot_perf::file::FileError),

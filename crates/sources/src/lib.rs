@@ -17,6 +17,7 @@ mod host;
 pub mod import;
 mod launch;
 mod library;
+pub mod live;
 mod options;
 mod output;
 mod record;

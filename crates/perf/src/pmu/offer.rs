@@ -72,14 +72,10 @@ pub fn offers(pmus: &[Pmu], wish: &Wish) -> Result<Vec<Offer>, PmuError> {
     Ok(out)
 }
 
-const EXCLUDE_KERNEL: u32 = 5;
-const EXCLUDE_HYPERVISOR: u32 = 6;
-const PRECISE_IP: u32 = 15;
-
 fn common(attr: EventAttr, wish: &Wish, fields: u64) -> EventAttr {
     let optional = [(wish.physical, sample::PHYS_ADDR), (wish.callchain, sample::CALLCHAIN)];
     let optional = optional.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit);
-    let excluded = u64::from(wish.user_only) * (1 << EXCLUDE_KERNEL | 1 << EXCLUDE_HYPERVISOR);
+    let excluded = u64::from(wish.user_only) * (1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV);
     let base =
         sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::ADDR | sample::CPU | sample::PERIOD;
     EventAttr {
@@ -117,7 +113,11 @@ fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
     let attr = common(pmu.event(&terms.join(","))?, wish, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
     let period = (wish.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
     let has_filter = pmu.format.contains_key("swfilt");
-    let flags = if has_filter { attr.flags } else { attr.flags & !(1 << EXCLUDE_KERNEL | 1 << EXCLUDE_HYPERVISOR) };
+    let flags = if has_filter {
+        attr.flags
+    } else {
+        attr.flags & !(1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV)
+    };
     let events = vec![EventAttr { period_or_freq: period, flags, ..attr }];
     Ok(Offer { sampler: Sampler::IbsOp, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
 }
@@ -129,7 +129,8 @@ fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
         let (pmu, cpus) = (pmu.name.clone(), pmu.cpus.clone());
         Offer { sampler, pmu, cpus, events, lacking }
     };
-    let precise = |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << PRECISE_IP, ..attr };
+    let precise =
+        |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr };
     let mut out = Vec::new();
     if pmu.events.contains_key("mem-loads") {
         let mut load = pmu.event("mem-loads")?;

@@ -1,0 +1,84 @@
+//! The one error type of this crate.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why the kernel's answer cannot be had.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// The process or thread has ended: an ordinary event.
+    #[error("process {pid} has ended")]
+    Gone {
+        /// Process or thread.
+        pid: u32,
+    },
+    /// The caller may not look into that process.
+    #[error(
+        "process {pid} cannot be looked into ({source}); run as its user or as root, or with CAP_SYS_PTRACE (and see kernel.yama.ptrace_scope)"
+    )]
+    Denied {
+        /// Process.
+        pid: u32,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// This kernel has no such call: built without NUMA support, say, or filtered in a container.
+    #[error(
+        "{call} is not available here ({source}); the kernel lacks it, or a container's seccomp profile forbids it"
+    )]
+    Unavailable {
+        /// System call.
+        call: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Anything else that a system call answered.
+    #[error("{call} failed: {source}")]
+    Call {
+        /// System call.
+        call: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file that cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file that holds what the kernel never writes.
+    #[error("{}, line {line}: {what}; the kernel never writes this: check what is mounted there", path.display())]
+    Nonsense {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl KernelError {
+    /// The answer of a call about process `pid`.
+    pub(crate) fn of_call(call: &'static str, pid: u32, source: io::Error) -> KernelError {
+        match source.raw_os_error() {
+            Some(libc::ESRCH) => KernelError::Gone { pid },
+            Some(libc::EPERM | libc::EACCES) => KernelError::Denied { pid, source },
+            Some(libc::ENOSYS) => KernelError::Unavailable { call, source },
+            _ => KernelError::Call { call, source },
+        }
+    }
+
+    /// The answer to reading a file of process `pid`.
+    pub(crate) fn of_file(path: PathBuf, pid: u32, source: io::Error) -> KernelError {
+        match source.raw_os_error() {
+            Some(libc::ESRCH | libc::ENOENT) => KernelError::Gone { pid },
+            Some(libc::EPERM | libc::EACCES) => KernelError::Denied { pid, source },
+            _ => KernelError::File { path, source },
+        }
+    }
+}

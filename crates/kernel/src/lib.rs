@@ -1,0 +1,12 @@
+//! What the running Linux kernel says of processes and of where their memory lies: safe wrappers over the NUMA system calls, and parsers of the files
+//! under /proc that describe tasks and mappings.
+//!
+//! Owns: no policy and no state. Parsers take bytes and re-used buffers, and files are read under a root prefix, so that everything but the system calls
+//! is tested on captured text. Processes end at any moment and their numbers come back: whoever asks about a pid gets
+//! [`KernelError::Gone`] as an ordinary answer. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
+
+mod error;
+pub mod sysctl;
+pub mod task;
+
+pub use error::KernelError;

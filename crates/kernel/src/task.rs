@@ -1,0 +1,126 @@
+//! Processes and threads: who there is, and holding on to one while its number may come back.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::path::PathBuf;
+
+use crate::error::KernelError;
+
+/// Threads of a process, ascending.
+///
+/// # Errors
+/// The process has ended.
+pub fn threads_of(pid: u32) -> Result<Vec<u32>, KernelError> {
+    numbers(&PathBuf::from(format!("/proc/{pid}/task")), pid)
+}
+
+/// All processes that this user can see, ascending.
+///
+/// # Errors
+/// /proc is not there.
+pub fn processes() -> Result<Vec<u32>, KernelError> {
+    numbers(Path::new("/proc"), 0)
+}
+
+fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
+    let fail = |source| KernelError::of_file(folder.to_owned(), pid, source);
+    let mut out = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let Ok(entry) = entry else { break };
+        out.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    out.sort_unstable();
+    Ok(out)
+}
+
+/// A thread's name, as `comm` in /proc tells; empty where it is gone.
+#[must_use]
+pub fn name_of(pid: u32, tid: u32) -> String {
+    let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
+}
+
+/// The parent of a process; `None` where it is gone.
+#[must_use]
+pub fn parent_of(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// A process held by descriptor: it means the process that had the number when it was opened, whoever has it later (pidfd_open, Linux 5.3).
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// Takes hold of a process.
+    ///
+    /// # Errors
+    /// It has ended, or the kernel is older than 5.3.
+    pub fn open(pid: u32) -> Result<Process, KernelError> {
+        let number = libc::pid_t::try_from(pid).map_err(|_| KernelError::Gone { pid })?;
+        // SAFETY: takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
+        let fd = i32::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            let source = io::Error::last_os_error();
+            // A thread that is no process has a number too.
+            return Err(match source.raw_os_error() {
+                Some(libc::EINVAL) => KernelError::Gone { pid },
+                _ => KernelError::of_call("pidfd_open", pid, source),
+            });
+        }
+        // SAFETY: `fd` is open and owned by nobody else.
+        Ok(Process { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it still runs (a zombie does not).
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd; a timeout of 0 returns at once. The descriptor becomes readable when the process ends.
+        unsafe { libc::poll(&mut poll, 1, 0) == 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process, and one that ends.
+
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn this_process_and_its_threads_are_listed() {
+        let pid = std::process::id();
+        assert!(processes().unwrap().contains(&pid));
+        assert!(threads_of(pid).unwrap().contains(&pid));
+        assert!(!name_of(pid, pid).is_empty());
+        assert_eq!(parent_of(pid), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn a_process_that_ends_is_noticed_and_gone() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let process = Process::open(child.id()).unwrap();
+        assert!(process.is_running());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.is_running());
+        assert!(matches!(Process::open(child.id()), Err(KernelError::Gone { .. })));
+        assert!(matches!(threads_of(child.id()), Err(KernelError::Gone { .. })));
+    }
+}

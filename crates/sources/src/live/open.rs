@@ -1,0 +1,424 @@
+//! `perf_event_open` for a whole recording: every requested event on every CPU, for the tasks of a scope, with one ring per CPU that all of them
+//! write to.
+//!
+//! A program that is started here inherits the events from the thread that starts it (they are made off, and `exec` turns them on), so
+//! nothing of it is missed. Tasks that run already get an event each; what they start inherits it. System-wide events need no tasks.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use numapilot_machine::parse_cpu_list;
+use numapilot_perf::Endian;
+use numapilot_perf::EventAttr;
+use numapilot_perf::Session;
+use numapilot_perf::abi::attr_flag;
+use numapilot_perf::abi::read_format;
+
+use super::event::ATTR_BYTES;
+use super::event::EventRequest;
+use super::refusal::explain;
+use super::ring::Ring;
+use crate::error::SourceError;
+
+/// PERF_FLAG_FD_CLOEXEC.
+const CLOEXEC: libc::c_ulong = 8;
+/// `_IO('$', 0)`, `_IO('$', 1)`, `_IO('$', 5)` and `_IOR('$', 7, u64)` of the perf header.
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
+/// Rounds of looking for threads that were born while others were being opened.
+const SCAN_ROUNDS: usize = 16;
+
+/// Whose events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What the calling thread starts from now on, from its `exec` on.
+    Children,
+    /// These processes with all their threads, and what they start from now on.
+    Processes(Vec<u32>),
+    /// Everything on every CPU.
+    System,
+}
+
+/// What is known of an event's id, which its records carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Number of the request.
+    pub request: usize,
+    /// CPU.
+    pub cpu: u32,
+    /// Task for which it was opened; `None`: for no single one.
+    pub task: Option<u32>,
+}
+
+/// The ring of one CPU.
+#[derive(Debug)]
+pub struct CpuRing {
+    /// CPU.
+    pub cpu: u32,
+    /// The ring.
+    pub ring: Ring,
+    /// Event whose descriptor tells of news in it.
+    pub fd: OwnedFd,
+}
+
+/// The opened events of a recording.
+#[derive(Debug, Default)]
+pub struct EventSet {
+    /// One ring per CPU.
+    pub rings: Vec<CpuRing>,
+    /// How to read their records.
+    pub session: Session,
+    /// Events by id.
+    pub origins: HashMap<u64, Origin>,
+    /// Tasks that have events of their own ([`Scope::Processes`]).
+    pub tasks: HashSet<u32>,
+    /// What is worth telling, in sentences.
+    pub notes: Vec<String>,
+    others: Vec<OwnedFd>,
+}
+
+/// How much memory the rings get.
+#[derive(Clone, Copy, Debug)]
+pub struct RingSize {
+    /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it.
+    pub bytes: usize,
+}
+
+impl EventSet {
+    /// Opens `requests`, and the side band beside them. They are off; [`Scope::Children`] turns them on by itself, the others wait for
+    /// [`EventSet::enable`].
+    ///
+    /// # Errors
+    /// The system refuses, with the reason and the remedy; or there is no task left to look at.
+    pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, SourceError> {
+        let mut all = vec![EventRequest::side_band()];
+        all.extend_from_slice(requests);
+        let mut opening = Opening::new(all, scope, size)?;
+        match scope {
+            Scope::Children => opening.task(0, None).map(drop)?,
+            Scope::System => opening.task(-1, None).map(drop)?,
+            Scope::Processes(pids) => opening.processes(pids)?,
+        }
+        Ok(opening.set)
+    }
+
+    /// Turns every event on.
+    pub fn enable(&self) {
+        self.all(IOC_ENABLE);
+    }
+
+    /// Turns every event off, also those that tasks inherited.
+    pub fn disable(&self) {
+        self.all(IOC_DISABLE);
+    }
+
+    fn all(&self, request: libc::c_ulong) {
+        for fd in self.rings.iter().map(|ring| &ring.fd).chain(&self.others) {
+            // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
+            unsafe { libc::ioctl(fd.as_raw_fd(), request, 0) };
+        }
+    }
+
+    /// Number of the caller's request (as given to [`EventSet::open`]) of an event of [`EventSet::session`]; `None` for the side band.
+    #[must_use]
+    pub fn request_of(event: usize) -> Option<usize> {
+        event.checked_sub(1)
+    }
+}
+
+struct Opening<'a> {
+    requests: Vec<EventRequest>,
+    /// As opened, which the kernel's age may have made poorer.
+    attrs: Vec<EventAttr>,
+    scope: &'a Scope,
+    size: RingSize,
+    cpus: Vec<u32>,
+    set: EventSet,
+}
+
+impl<'a> Opening<'a> {
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, SourceError> {
+        let cpus = online_cpus()?;
+        raise_descriptor_limit();
+        let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
+        let mut session = Session::new(Endian::default());
+        for attr in &attrs {
+            session.add(attr.clone(), []);
+        }
+        let set = EventSet { session, ..EventSet::default() };
+        Ok(Opening { requests, attrs, scope, size, cpus, set })
+    }
+
+    /// Every thread of `pids`. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by another look.
+    fn processes(&mut self, pids: &[u32]) -> Result<(), SourceError> {
+        for &pid in pids {
+            let before = self.set.tasks.len();
+            for _ in 0..SCAN_ROUNDS {
+                let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
+                let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
+                let mut opened = 0;
+                for tid in fresh {
+                    // One that ended between the look and the call is no error.
+                    opened += usize::from(self.task(i32::try_from(tid).unwrap_or(i32::MAX), Some(tid))?);
+                }
+                if opened == 0 {
+                    break;
+                }
+            }
+            if self.set.tasks.len() == before {
+                let reason = format!("there is no process {pid} (any more)");
+                let remedy = "look it up with `pgrep` or `ps`".to_owned();
+                return Err(SourceError::Option { option: "--pid", reason, remedy });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone.
+    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, SourceError> {
+        let mut offline = 0;
+        for cpu in self.cpus.clone() {
+            match self.cpu(pid, cpu, task) {
+                Ok(()) => {}
+                Err((_, error)) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+                // Taken offline since the list was read.
+                Err((_, error)) if error.raw_os_error() == Some(libc::ENODEV) && self.cpus.len() > offline + 1 => {
+                    offline += 1;
+                }
+                Err((request, error)) => return Err(explain(&self.requests[request].name, self.scope, error)),
+            }
+        }
+        self.set.tasks.extend(task);
+        Ok(true)
+    }
+
+    /// Every event on one CPU for one task. An error names the request that it was about.
+    fn cpu(&mut self, pid: libc::pid_t, cpu: u32, task: Option<u32>) -> Result<(), (usize, io::Error)> {
+        let mut opened: Vec<(usize, OwnedFd)> = Vec::new();
+        for request in 0..self.requests.len() {
+            if self.requests[request].cpus.as_ref().is_some_and(|cpus| !cpus.contains(&cpu)) {
+                continue;
+            }
+            let leader = opened.last().filter(|_| self.requests[request].joins_group).map(|(before, _)| *before);
+            let leader = leader.and_then(|before| opened.iter().find(|(at, _)| *at == self.leader_of(before)));
+            let leader = leader.map_or(-1, |(_, fd)| fd.as_raw_fd());
+            let fd = self.one(request, pid, cpu, leader).map_err(|error| (request, error))?;
+            opened.push((request, fd));
+        }
+        // An AUX area belongs to its own event's ring, which the others then write to.
+        let owner = opened.iter().position(|(at, _)| self.requests[*at].aux_bytes > 0).unwrap_or(0);
+        if owner < opened.len() {
+            opened.swap(0, owner);
+        }
+        for (request, fd) in opened {
+            let fail = |error| (request, error);
+            let id = event_id(&fd).map_err(fail)?;
+            self.set.session.add_id(id, request);
+            self.set.origins.insert(id, Origin { request, cpu, task });
+            match self.set.rings.iter().find(|ring| ring.cpu == cpu) {
+                Some(ring) => {
+                    redirect(&fd, &ring.fd).map_err(fail)?;
+                    self.set.others.push(fd);
+                }
+                None => {
+                    let mut ring = Ring::map(fd.as_fd(), self.size.bytes).map_err(fail)?;
+                    if self.requests[request].aux_bytes > 0 {
+                        ring.map_aux(fd.as_fd(), self.requests[request].aux_bytes).map_err(fail)?;
+                    }
+                    self.note_size(&ring);
+                    self.set.rings.push(CpuRing { cpu, ring, fd });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leader of the group that a request is in.
+    fn leader_of(&self, request: usize) -> usize {
+        (0..=request).rfind(|&at| !self.requests[at].joins_group).unwrap_or(0)
+    }
+
+    fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+        let ask = &self.requests[request];
+        match open_event(&ask.bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader) {
+            // Kernels before 5.12 put no build ids into records of mappings: files are then known by their paths alone.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL) && self.attrs[request].flag(attr_flag::BUILD_ID) =>
+            {
+                self.attrs[request].flags &= !(1 << attr_flag::BUILD_ID);
+                open_event(&ask.bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader)
+            }
+            result => result,
+        }
+    }
+
+    /// Says once if rings are smaller than asked for.
+    fn note_size(&mut self, ring: &Ring) {
+        let smaller = ring.data_bytes() < self.size.bytes;
+        if smaller && !self.set.rings.iter().any(|other| other.ring.data_bytes() < self.size.bytes) {
+            self.set.notes.push(format!(
+                "rings of {} KiB per CPU in place of {} KiB: the limit on locked memory leaves no room for more (kernel.perf_event_mlock_kb, \
+                 `ulimit -l`)",
+                ring.data_bytes() >> 10,
+                self.size.bytes >> 10
+            ));
+        }
+    }
+}
+
+/// The event with what the scope asks for.
+fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
+    let mut attr = request.completed();
+    attr.read_format |= read_format::ID;
+    if *scope != Scope::System {
+        attr.flags |= 1 << attr_flag::INHERIT;
+    }
+    // Members of a group go on and off with their leader.
+    if !request.joins_group {
+        attr.flags |= 1 << attr_flag::DISABLED;
+        attr.flags |= u64::from(*scope == Scope::Children) << attr_flag::ENABLE_ON_EXEC;
+    }
+    attr
+}
+
+fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // The kernel may write its own size into the description.
+    let mut bytes = *bytes;
+    // SAFETY: the description is ours, as long as its size field says; the call returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, bytes.as_mut_ptr(), pid, cpu, leader, CLOEXEC) };
+    match i32::try_from(fd) {
+        // SAFETY: `fd` is open and owned by nobody else.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn event_id(fd: &OwnedFd) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the request writes one u64 to the address given.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) } {
+        0 => Ok(id),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sends an event's records to another one's ring.
+fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    // SAFETY: a request without a pointer, on two descriptors of ours.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, to.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn online_cpus() -> Result<Vec<u32>, SourceError> {
+    let path = PathBuf::from("/sys/devices/system/cpu/online");
+    let fail = |source| SourceError::Output {
+        path: path.clone(),
+        source,
+        remedy: "sysfs must be mounted at /sys for recording events",
+    };
+    let text = std::fs::read_to_string(&path).map_err(fail)?;
+    let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
+    Ok(list.into_iter().collect())
+}
+
+/// An event per thread and CPU takes many descriptors: as many as are allowed without asking. Failing that shows when they run out.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls read and write one rlimit of our own.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Events on this machine, where the kernel allows any.
+
+    use std::process::Command;
+
+    use numapilot_perf::Record;
+    use numapilot_perf::SideBand;
+
+    use super::super::ring::Records;
+    use super::*;
+
+    const SIZE: RingSize = RingSize { bytes: 256 << 10 };
+
+    /// Samples with an address, names by exec, and bytes that are no records.
+    fn read(set: &mut EventSet) -> (usize, usize, usize) {
+        let (mut samples, mut execs, mut bad) = (0, 0, 0);
+        for ring in &mut set.rings {
+            let mut bytes = Vec::new();
+            bad += usize::try_from(ring.ring.take(&mut bytes)).unwrap();
+            let mut records = Records::new(&bytes);
+            for (header, body) in records.by_ref() {
+                match set.session.decode(header, body, 0).unwrap() {
+                    Record::Sample(event, sample) => {
+                        assert_eq!(EventSet::request_of(event), Some(0));
+                        let origin = set.origins[&sample.identifier.unwrap()];
+                        assert_eq!((origin.request, Some(origin.cpu)), (1, sample.cpu));
+                        samples += usize::from(sample.addr.unwrap() != 0);
+                    }
+                    Record::SideBand(SideBand::Comm { by_exec, .. }, _) => execs += usize::from(by_exec),
+                    Record::SideBand(..) => {}
+                }
+            }
+            bad += records.rest();
+        }
+        (samples, execs, bad)
+    }
+
+    #[test]
+    fn a_started_program_is_seen_from_its_exec_on() {
+        let request = EventRequest::page_faults(true, 16);
+        let mut set = match EventSet::open(&[request], &Scope::Children, SIZE) {
+            Ok(set) => set,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        assert!(Command::new("true").status().unwrap().success());
+        let (samples, execs, bad) = read(&mut set);
+        assert_eq!((execs, bad), (1, 0));
+        // The loader alone has dozens.
+        assert!(samples > 20, "{samples} faults");
+    }
+
+    #[test]
+    fn a_running_process_is_seen_once_it_is_looked_at() {
+        let mut child =
+            Command::new("sh").args(["-c", "read x; true"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let request = EventRequest::page_faults(true, 16);
+        let scope = Scope::Processes(vec![child.id()]);
+        let mut set = match EventSet::open(&[request], &scope, SIZE) {
+            Ok(set) => set,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        assert!(set.tasks.contains(&child.id()));
+        set.enable();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let (samples, _, bad) = read(&mut set);
+        assert!(samples > 0 && bad == 0, "{samples} faults, {bad} bad bytes");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error_with_its_number() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let error = EventSet::open(&[], &Scope::Processes(vec![child.id()]), SIZE).unwrap_err();
+        assert!(error.to_string().contains(&format!("no process {}", child.id())), "{error}");
+    }
+}
