@@ -398,8 +398,8 @@ mod tests {
 
     #[test]
     fn a_running_process_is_seen_once_it_is_looked_at() {
-        let mut child =
-            Command::new("sh").args(["-c", "read x; true"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let script = "read x; for i in 1 2 3 4; do /bin/true; done";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let request = EventRequest::page_faults(true, 16);
         let scope = Scope::Processes(vec![child.id()]);
         let mut set = match EventSet::open(&[request], &scope, SIZE) {
@@ -410,8 +410,8 @@ mod tests {
         set.enable();
         drop(child.stdin.take());
         child.wait().unwrap();
-        let (samples, _, bad) = read(&mut set);
-        assert!(samples > 0 && bad == 0, "{samples} faults, {bad} bad bytes");
+        let (samples, execs, bad) = read(&mut set);
+        assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
     }
 
     #[test]
