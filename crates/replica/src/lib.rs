@@ -1,0 +1,17 @@
+//! Per-node copies of read-mostly data.
+//!
+//! Threads of a process share one page table, so nobody can give them copies behind their backs: the program has to ask for the copy of the node that
+//! it runs on. [`Replicated`] is that for Rust, `c/numapilot_replica.h` for C; both are the same library (`c/replica.c`), written in C so that
+//! programs in any language can carry it. `docs/replication.md` has what is promised, why it holds, and how it is tested.
+//!
+//! Needs Linux; membarrier (4.14) makes readers cheap, without it they pay for a fence.
+
+mod ffi;
+mod replicated;
+
+pub use replicated::CopyOnNode;
+pub use replicated::Error;
+pub use replicated::Info;
+pub use replicated::Options;
+pub use replicated::Replicated;
+pub use replicated::Section;
