@@ -138,7 +138,9 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
         };
         let mut replica = ptr::null_mut();
         // SAFETY: both pointers are to live values of the types that the header names.
-        check(unsafe { ffi::numapilot_replica_create(mem::size_of_val(content), &raw const wanted, &raw mut replica) })?;
+        check(unsafe {
+            ffi::numapilot_replica_create(mem::size_of_val(content), &raw const wanted, &raw mut replica)
+        })?;
         let made = Replicated { replica, length: content.len(), values: PhantomData };
         made.publish(content)?;
         Ok(made)
@@ -156,7 +158,8 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
         self.length == 0
     }
 
-    /// Begins a read section on this node's copy. Never fails, never waits.
+    /// Begins a read section on this node's copy. Never fails, never waits. A section that is forgotten (`mem::forget`) keeps its memory until its
+    /// thread ends, and dropping the replica waits for that.
     #[must_use]
     pub fn read(&self) -> Section<'_, T> {
         let mut version = 0;
@@ -249,11 +252,7 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
         copy.type_size = mem::size_of::<ffi::ReplicaCopy>();
         // SAFETY: the size is told.
         check(unsafe { ffi::numapilot_replica_copy_of(self.replica, node, &raw mut copy) })?;
-        Ok(CopyOnNode {
-            address: copy.address as usize,
-            home_node: copy.home_node,
-            refusal: check(copy.refusal).err(),
-        })
+        Ok(CopyOnNode { address: copy.address as usize, home_node: copy.home_node, refusal: check(copy.refusal).err() })
     }
 }
 
