@@ -1,0 +1,251 @@
+/* remap.c: when the preload library acts: at the program's start, when it maps a file, when it pins itself to another node, and on request.
+ *
+ * Environment: NUMAPILOT_REPLICATE_FOLDER (tmpfs, this user's; without it nothing happens), _PATTERN (of paths), _NODE, _MIN_BYTES. Hooks pass everything on
+ * to the C library first and keep its results and errno. */
+#define _GNU_SOURCE
+#include "nodes.h"
+#include "remap.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+enum { BYTES_MIN = 64 << 10, REPLACED_MAX = 512, PROGRAMS_MAX = 512 };
+
+struct wishes np_wishes = {.folder = -1, .log = -1, .node = -1, .bytes_min = BYTES_MIN};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool is_busy __attribute__((tls_model("initial-exec")));
+
+/* What was replaced, as it was, for the day when the process goes to another node. Under the lock. */
+static struct replaced {
+    struct mapping original;
+    ino_t copy;
+} replaced[REPLACED_MAX];
+static int replaced_count;
+static int node_now = -1;
+
+void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
+    return (void *)syscall(SYS_mmap, start, bytes, protection, flags, file, offset);
+}
+
+void np_remap_log(const struct mapping *mapping, int node, const char *reason) {
+    char line[REMAP_PATH_MAX + 256];
+    int length = snprintf(line, sizeof line, "%d\t%d\t%s\t%zu\t%lx\t%s\t%s\n", (int)getpid(), node, reason ? "left" : "replaced",
+                          (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, reason ? reason : "-", mapping->path);
+    /* Appended whole. A full disk loses the line and nothing else. */
+    if (np_wishes.log >= 0 && length > 0 && write(np_wishes.log, line, (size_t)length) < 0) return;
+}
+
+/* ---- where the process is ---- */
+
+int np_remap_pinned_node(void) {
+    unsigned long allowed[NPR_CPUS_MAX / 64] = {0};
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
+    for (uint32_t i = 0; bytes > 0 && i < npr_nodes()->count; i++) {
+        char path[96];
+        bool is_inside = true, has_any = false;
+        for (uint32_t cpu = 0; cpu < (uint32_t)bytes * 8 && is_inside; cpu++) {
+            if (!(allowed[cpu / 64] >> (cpu % 64) & 1)) continue;
+            snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpu%u", npr_nodes()->id[i], cpu);
+            is_inside = access(path, F_OK) == 0;
+            has_any |= is_inside;
+        }
+        if (is_inside && has_any) return npr_nodes()->id[i];
+    }
+    return -1;
+}
+
+/* ---- replacing ---- */
+
+static void remember(const struct mapping *mapping, int copy) {
+    struct stat status;
+    int at = 0;
+    while (at < replaced_count && replaced[at].original.start != mapping->start) at++;
+    if (at == REPLACED_MAX || fstat(copy, &status) != 0) return;
+    if (at == replaced_count) replaced_count++;
+    replaced[at].original = *mapping;
+    replaced[at].copy = status.st_ino;
+}
+
+/* `mapping` says what file it was before any replacement. */
+static void replace(const struct mapping *mapping, int file, bool is_program, int node) {
+    const char *reason = np_remap_judge(mapping, file, is_program);
+    if (reason && !*reason) return;
+    /* Pages that are here already need no copy, unless the user said where. */
+    bool is_here = !reason && np_wishes.node < 0 && npr_misplaced((void *)mapping->start, mapping->end - mapping->start, node) == 0;
+    if (is_here) reason = "on the node already";
+    if (!reason) {
+        int copy = np_remap_copy(mapping, file, node, &reason);
+        if (copy >= 0) {
+            reason = np_remap_put(mapping, copy);
+            if (!reason) remember(mapping, copy);
+            close(copy);
+        }
+    }
+    np_remap_log(mapping, node, reason);
+}
+
+struct scan {
+    int node, count;
+    ino_t programs[PROGRAMS_MAX];
+};
+
+static void note_program(const struct mapping *mapping, void *context) {
+    struct scan *scan = context;
+    bool is_known = scan->count > 0 && scan->programs[scan->count - 1] == mapping->inode;
+    if ((mapping->protection & PROT_EXEC) && !is_known && scan->count < PROGRAMS_MAX) scan->programs[scan->count++] = mapping->inode;
+}
+
+static bool is_program(const struct scan *scan, ino_t inode) {
+    for (int i = 0; i < scan->count; i++) {
+        if (scan->programs[i] == inode) return true;
+    }
+    return false;
+}
+
+static void visit(const struct mapping *found, void *context) {
+    struct scan *scan = context;
+    struct mapping mapping = *found;
+    bool is_of_program = is_program(scan, mapping.inode);
+    /* A copy of ours: what it stands for. Anything else at that address is no longer what was replaced. */
+    for (int i = 0; i < replaced_count; i++) {
+        if (replaced[i].copy != found->inode || replaced[i].original.start != found->start || replaced[i].original.end != found->end) continue;
+        mapping = replaced[i].original;
+        mapping.protection = found->protection;
+        mapping.has_changed_pages = found->has_changed_pages;
+        is_of_program = true;
+    }
+    int file = mapping.path[0] == '/' ? open(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    replace(&mapping, file, is_of_program, scan->node);
+    if (file >= 0) close(file);
+}
+
+/* Under the lock. Each mapping is replaced while the list of them is being read: the kernel goes on after the last address it told. */
+static void scan_all(void) {
+    static struct scan scan;
+    scan.node = node_now;
+    scan.count = 0;
+    np_remap_each(note_program, &scan);
+    np_remap_each(visit, &scan);
+}
+
+static int wanted_node(void) { return np_wishes.node >= 0 ? np_wishes.node : npr_nodes()->count > 1 ? np_remap_pinned_node() : -1; }
+
+/* The number of mappings that are replaced now, or -1 where there is nothing to do: not asked for, one node, or not pinned to one. */
+EXPORT int numapilot_remap_now(void) {
+    if (np_wishes.folder < 0 || is_busy) return -1;
+    int saved = errno;
+    is_busy = true;
+    pthread_mutex_lock(&lock);
+    node_now = wanted_node();
+    if (node_now >= 0) scan_all();
+    int count = node_now >= 0 ? replaced_count : -1;
+    pthread_mutex_unlock(&lock);
+    is_busy = false;
+    errno = saved;
+    return count;
+}
+
+/* ---- the program's calls ---- */
+
+static void consider(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
+    bool is_shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
+    struct stat status;
+    if (np_wishes.folder < 0 || is_busy || node_now < 0 || file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
+    if ((protection & PROT_WRITE) || bytes < np_wishes.bytes_min || fstat(file, &status) != 0) return;
+    struct mapping mapping = {.start = (uintptr_t)start, .end = (uintptr_t)start + npr_whole_pages(bytes), .protection = protection, .is_shared = is_shared,
+                              .offset = (uint64_t)offset, .device = status.st_dev, .inode = status.st_ino};
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, mapping.path, sizeof mapping.path - 1);
+    mapping.path[length > 0 ? length : 0] = 0;
+    is_busy = true;
+    pthread_mutex_lock(&lock);
+    replace(&mapping, file, false, node_now);
+    pthread_mutex_unlock(&lock);
+    is_busy = false;
+}
+
+EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
+    static void *(*real)(void *, size_t, int, int, int, off_t);
+    /* Through whoever else stands before the C library (a tracker); before dlsym() works, straight to the kernel. */
+    if (!real && !is_busy) {
+        is_busy = true;
+        void *found = dlsym(RTLD_NEXT, "mmap");
+        memcpy(&real, &found, sizeof found);
+        is_busy = false;
+    }
+    void *result = real ? real(start, bytes, protection, flags, file, offset) : np_remap_mmap(start, bytes, protection, flags, file, offset);
+    if (result == MAP_FAILED) return result;
+    int saved = errno;
+    consider(result, bytes, protection, flags, file, offset);
+    errno = saved;
+    return result;
+}
+
+EXPORT void *mmap64(void *start, size_t bytes, int protection, int flags, int file, off_t offset) __attribute__((alias("mmap")));
+
+EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
+    static int (*real)(pid_t, size_t, const cpu_set_t *);
+    if (!real) {
+        void *found = dlsym(RTLD_NEXT, "sched_setaffinity");
+        memcpy(&real, &found, sizeof found);
+    }
+    int result = real(pid, bytes, set);
+    /* The main thread's place is the process's. */
+    if (result == 0 && np_wishes.folder >= 0 && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
+    return result;
+}
+
+/* ---- life ---- */
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+static long number_in(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    char *end = NULL;
+    long value = text ? strtol(text, &end, 10) : otherwise;
+    return text && (end == text || *end || value < 0) ? otherwise : value;
+}
+
+/* Only a folder of the user's own, on memory: others could swap code there. */
+static int open_folder(const char *path) {
+    int folder = path ? open(path, O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    struct stat status;
+    if (folder < 0) return -1;
+    if (fstat(folder, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077)) return folder;
+    close(folder);
+    return -1;
+}
+
+/* Out of the way of the numbers that the program expects for its own files. */
+static int far_away(int file) {
+    int moved = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 900) : -1;
+    if (moved < 0) return file;
+    close(file);
+    return moved;
+}
+
+__attribute__((constructor)) static void begin(void) {
+    int saved = errno;
+    np_wishes.folder = far_away(open_folder(getenv("NUMAPILOT_REPLICATE_FOLDER")));
+    if (np_wishes.folder >= 0) {
+        np_wishes.log = far_away(openat(np_wishes.folder, "log", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+        np_wishes.pattern = getenv("NUMAPILOT_REPLICATE_PATTERN");
+        np_wishes.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
+        np_wishes.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
+        pthread_atfork(before_fork, after_fork, after_fork);
+        numapilot_remap_now();
+    }
+    errno = saved;
+}

@@ -1,0 +1,66 @@
+/* remap.h: the parts of the preload library that gives a process node-local copies of the read-only mappings it has (docs/replication.md).
+ *
+ * Processes of one run that are pinned to the same node share that node's copies: files in a tmpfs folder, written once under a temporary name
+ * and never changed. A mapping is replaced in one step, under the kernel's own lock: no thread sees a gap.
+ *
+ * Which mappings may be replaced (`np_remap_judge`): those whose content cannot differ from the copy's for anyone who keeps to POSIX.
+ *   sections  MAP_PRIVATE, not writable, of a file that the process executes: code, constants
+ *   private   MAP_PRIVATE, not writable, of any other regular file; only where the pattern names it
+ *   sealed    MAP_SHARED, not writable, of a memfd sealed against writing
+ * and none of them with pages that were changed in private, locked, watched by userfaultfd, or beyond the end of the file. */
+#ifndef NUMAPILOT_REMAP_H
+#define NUMAPILOT_REMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define REMAP_PATH_MAX 512
+
+/* A mapping as the process has it. */
+struct mapping {
+    uintptr_t start, end;
+    int protection;
+    bool is_shared;
+    uint64_t offset;
+    dev_t device;
+    ino_t inode;
+    bool has_changed_pages; /* private copies that the process made by writing */
+    bool is_special;        /* locked, device memory, left out of forks, ... */
+    char path[REMAP_PATH_MAX];
+};
+
+/* Calls `visit` for each mapping of the process that has a file. False: /proc is not there. */
+HIDDEN bool np_remap_each(void (*visit)(const struct mapping *mapping, void *context), void *context);
+
+/* What the user asked for. Read once from the environment. */
+struct wishes {
+    int folder;          /* of the copies; -1: the library does nothing */
+    int log;             /* lines for the user, appended whole */
+    int node;            /* chosen by the user, or -1: where the process is pinned */
+    size_t bytes_min;    /* smaller mappings are left */
+    const char *pattern; /* of paths, or NULL: sections and sealed memfds */
+};
+HIDDEN extern struct wishes np_wishes;
+
+/* The node that all CPUs of the process belong to, or -1. */
+HIDDEN int np_remap_pinned_node(void);
+
+/* NULL: the mapping may be replaced. Else why not; "" : not worth a word. `file` is open on its file, or -1. `is_program`: its file is executed. */
+HIDDEN const char *np_remap_judge(const struct mapping *mapping, int file, bool is_program);
+
+/* An open, read-only file with the mapping's content in the node's memory; -1 and a reason. */
+HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason);
+
+/* Puts the copy in the mapping's place. NULL, or why not. */
+HIDDEN const char *np_remap_put(const struct mapping *mapping, int copy);
+
+/* One line to the log: pid, node, "replaced" or "left", bytes, the address, the reason or "-", the path. */
+HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *reason);
+
+/* The C library's own, not the hook. */
+HIDDEN void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset);
+
+#endif

@@ -1,0 +1,115 @@
+/* remap_copy.c: may a mapping be replaced, by which copy, and the replacement itself. */
+#define _GNU_SOURCE
+#include "nodes.h"
+#include "remap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- may it be replaced ---- */
+
+static bool is_named(const struct mapping *mapping) { return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0; }
+
+const char *np_remap_judge(const struct mapping *mapping, int file, bool is_program) {
+    if (!(mapping->protection & PROT_READ) || (mapping->protection & PROT_WRITE)) return "";
+    if (np_wishes.pattern && !is_named(mapping)) return "";
+    if (mapping->end - mapping->start < np_wishes.bytes_min) return "";
+    if (!is_program && !is_named(mapping) && !mapping->is_shared) return "";
+    if (mapping->is_special) return "locked, device or otherwise special memory";
+    if (mapping->has_changed_pages) return "has pages that this process changed";
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0) return "its file cannot be opened again";
+    if (!S_ISREG(status.st_mode)) return "no regular file";
+    /* The kernel shows memory files and some file systems under another device than stat(): the number of the file must do there. */
+    if (status.st_ino != mapping->inode) return "its path now leads to another file";
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), file_end = ((uint64_t)status.st_size + page - 1) / page * page;
+    if (mapping->offset + (mapping->end - mapping->start) > file_end) return "reaches beyond the end of its file";
+    if (!mapping->is_shared) return NULL;
+    int seals = fcntl(file, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_WRITE) || !(seals & F_SEAL_SHRINK)) return "shared, and not sealed against writing and shrinking";
+    return NULL;
+}
+
+/* ---- the copy ---- */
+
+/* From the file, not from the mapping, where a truncation meanwhile would be a signal. */
+static bool fill(char *to, size_t bytes, int file, uint64_t offset) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(file, to + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return false;
+        if (got == 0) return bytes - done < (size_t)sysconf(_SC_PAGESIZE); /* the rest of the last page: zero, as mapped files have it */
+        done += (size_t)got;
+    }
+    return true;
+}
+
+/* Writes the content into `made`, in the node's memory. NULL, or why not. */
+static const char *write_copy(int made, const struct mapping *mapping, int file, int node) {
+    size_t bytes = mapping->end - mapping->start;
+    if (ftruncate(made, (off_t)bytes) != 0) return "the folder of copies takes no file of that size";
+    char *content = np_remap_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+    if (content == MAP_FAILED) return "no address space for its copy";
+    const char *reason = NULL;
+    /* On shared memory the policy is the file's: it places what fallocate() makes. Without that, a full file system would be a signal. */
+    if (npr_nodes()->count > 1 && !npr_prefer(content, bytes, node)) reason = "the system refuses memory on the node";
+    else if (fallocate(made, 0, 0, (off_t)bytes) != 0) reason = "no memory for its copy";
+    else if (!fill(content, bytes, file, mapping->offset)) reason = "its file cannot be read";
+    else if (npr_nodes()->count > 1 && npr_misplaced(content, bytes, node) > 0) reason = "no free memory on the node";
+    munmap(content, bytes);
+    return reason;
+}
+
+static bool is_unchanged(const struct stat *before, int file) {
+    struct stat now;
+    return fstat(file, &now) == 0 && now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+}
+
+int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason) {
+    struct stat status;
+    char name[200], temporary[240];
+    *reason = "its file cannot be read";
+    if (fstat(file, &status) != 0) return -1;
+    snprintf(name, sizeof name, "%lx-%lx-%lx-%lx.%09lx-%lx-%zx.node%d", (unsigned long)status.st_dev, (unsigned long)status.st_ino,
+             (unsigned long)status.st_size, (unsigned long)status.st_mtim.tv_sec, (unsigned long)status.st_mtim.tv_nsec, (unsigned long)mapping->offset,
+             (size_t)(mapping->end - mapping->start), node);
+    int copy = openat(np_wishes.folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (copy >= 0) return copy;
+    snprintf(temporary, sizeof temporary, ".%s.%d", name, (int)gettid());
+    int made = openat(np_wishes.folder, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
+    *reason = "the folder of copies cannot be written";
+    if (made < 0) return -1;
+    *reason = write_copy(made, mapping, file, node);
+    if (!*reason && !is_unchanged(&status, file)) *reason = "its file changes";
+    close(made);
+    if (!*reason) {
+        /* Another process may have been faster: its copy is as good. */
+        linkat(np_wishes.folder, temporary, np_wishes.folder, name, 0);
+        copy = openat(np_wishes.folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (copy < 0) *reason = "the folder of copies cannot be written";
+    }
+    unlinkat(np_wishes.folder, temporary, 0);
+    return copy;
+}
+
+/* ---- the replacement ---- */
+
+const char *np_remap_put(const struct mapping *mapping, int copy) {
+    size_t bytes = mapping->end - mapping->start;
+    struct stat status;
+    if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return "its copy is not whole";
+    int flags = (mapping->is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE;
+    void *fresh = np_remap_mmap(NULL, bytes, mapping->protection, flags, copy, 0);
+    if (fresh == MAP_FAILED) return errno == EPERM ? "copies may not be executed in their folder (mounted noexec)" : "no address space for its copy";
+    /* Takes the old mapping away and puts the new one there under one lock: a thread that reads meanwhile waits for the page. */
+    if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;
+    munmap(fresh, bytes);
+    return "the system refuses to move the copy";
+}
