@@ -4,7 +4,8 @@
  * Every word of the content is the number of writes so far, which is its version: a read is right if all words agree with each other and with the version,
  * and the history is linearizable if and only if (values being totally ordered) no operation gives less than one that had ended before it began, no
  * write gives the same, and no read gives what was not being written yet.
- * Usage: torture MILLISECONDS READERS WRITERS SEED; torture false 0|1|2|3: a false history, which must be found out. With FOUR_NODES the machine is four_nodes.c's, else the real one, by sched_setaffinity(). */
+ * Usage: torture MILLISECONDS READERS WRITERS SEED; torture false 0|1|2|3: a false history, which must be found out.
+ * With FOUR_NODES the machine is four_nodes.c's, else the real one, by sched_setaffinity(). */
 #define _GNU_SOURCE
 #include "numapilot_replica.h"
 #ifdef FOUR_NODES
