@@ -3,6 +3,7 @@
 // Naive placement: the main thread writes the basis once, so first touch puts all of it on its node, and every thread reads all of
 // it from there for every probe.
 #include "eigenfaces.hpp"
+#include "numapilot_replica.h"
 #include "options.h"
 #include "phase.h"
 #include "placement.h"
@@ -18,8 +19,8 @@
 
 namespace {
 
-enum Variant { kNaive, kInterleaved, kReplicated };
-const char *const kVariants[] = {"naive", "interleaved", "replicated", nullptr};
+enum Variant { kNaive, kInterleaved, kReplicated, kApi };
+const char *const kVariants[] = {"naive", "interleaved", "replicated", "api", nullptr};
 
 struct Options {
     common_options common = COMMON_OPTIONS_DEFAULT;
@@ -55,11 +56,38 @@ Options parse(int argc, char **argv) {
     return options;
 }
 
-// The basis that a thread reads: the one and only, or the copy on the node where it runs now.
+// The basis that a thread reads: the one and only, or the copy on the node where it runs now. The copies are made by hand (`replicated`: each by the first
+// thread of its node that gets here) or by numapilot's library (`api`).
 class SharedBasis {
   public:
-    SharedBasis(const Matrix &original, bool replicate)
-        : original_(original), replicas_(replicate && placement_node_count() > 1 ? static_cast<std::size_t>(placement_node_count()) : 0) {}
+    SharedBasis(const Matrix &original, std::uint64_t variant)
+        : original_(original), replicas_(variant == kReplicated && placement_node_count() > 1 ? static_cast<std::size_t>(placement_node_count()) : 0) {
+        if (variant != kApi) return;
+        const std::size_t bytes = original.size() * sizeof(double);
+        if (numapilot_replica_create(bytes, nullptr, &library_) != 0) throw std::bad_alloc();
+        if (numapilot_replica_publish(library_, original.data()) != 0) throw std::bad_alloc();
+    }
+    ~SharedBasis() {
+        if (library_) numapilot_replica_destroy(library_);
+    }
+    SharedBasis(const SharedBasis &) = delete;
+    SharedBasis &operator=(const SharedBasis &) = delete;
+
+    // Calls `use` with the first row, which is followed by the others.
+    template <typename Use> void read(Use use) {
+        if (library_) {
+            use(static_cast<const double *>(numapilot_replica_enter(library_, nullptr)));
+            numapilot_replica_leave(library_);
+        } else {
+            use(here().data());
+        }
+    }
+
+  private:
+    struct Replica {
+        std::once_flag once;
+        Matrix basis;
+    };
 
     const Matrix &here() {
         if (replicas_.empty()) return original_;
@@ -75,13 +103,9 @@ class SharedBasis {
         return replica.basis;
     }
 
-  private:
-    struct Replica {
-        std::once_flag once;
-        Matrix basis;
-    };
     const Matrix &original_;
     std::vector<Replica> replicas_;
+    numapilot_replica *library_ = nullptr;
 };
 
 struct Model {
@@ -91,9 +115,11 @@ struct Model {
 };
 
 // Coefficients of an image in the basis. Leaves the mean subtracted from `image`.
-void project(const Matrix &basis, const double *mean, double *image, double *coefficients) {
+void project(SharedBasis &shared, std::size_t faces, const double *mean, double *image, double *coefficients) {
     for (std::size_t i = 0; i < kPixels; i++) image[i] -= mean[i];
-    for (std::size_t face = 0; face < basis.rows(); face++) coefficients[face] = dot(basis.row(face), image, kPixels);
+    shared.read([&](const double *basis) {
+        for (std::size_t face = 0; face < faces; face++) coefficients[face] = dot(basis + face * kPixels, image, kPixels);
+    });
 }
 
 Matrix new_row(std::size_t columns) {
@@ -141,7 +167,7 @@ void enrol(Team &team, SharedBasis &shared, Model &model) {
         const Range mine = part_of(count, static_cast<std::size_t>(member), static_cast<std::size_t>(team.size()));
         for (std::size_t i = mine.begin; i < mine.end; i++) {
             std::copy_n(model.images[i].data(), kPixels, image.data());
-            project(shared.here(), model.mean.data(), image.data(), model.gallery.row(i));
+            project(shared, faces, model.mean.data(), image.data(), model.gallery.row(i));
         }
     });
 }
@@ -183,7 +209,7 @@ std::vector<Answer> recognise(Team &team, const Options &options, const Populati
         Matrix coefficients = new_row(model.basis.rows());
         for (std::uint64_t probe = next++; probe < options.probes; probe = next++) {
             population.photograph(subject_of_probe(options, probe), options.images + probe, image.data());
-            project(shared.here(), model.mean.data(), image.data(), coefficients.data());
+            project(shared, model.basis.rows(), model.mean.data(), image.data(), coefficients.data());
             const std::size_t match = nearest(model.gallery, coefficients.data()) / options.images;
             answers[probe] = {hash_bytes(match, coefficients.data(), coefficients.size() * sizeof(double)), match};
         }
@@ -246,7 +272,7 @@ int main(int argc, char **argv) {
         Team team(static_cast<int>(options.common.threads));
         Model model;
         train(team, options, population, model);
-        SharedBasis shared(model.basis, options.common.variant == kReplicated);
+        SharedBasis shared(model.basis, options.common.variant);
         enrol(team, shared, model);
         const std::vector<Answer> answers = recognise(team, options, population, shared, model);
         const double rate = verify(options, population, model, answers);

@@ -143,18 +143,32 @@ bool npr_prefer(void *start, size_t bytes, int node) {
     return call_mbind(start, bytes, PREFERRED, mask, (unsigned long)node + 2) == 0;
 }
 
-size_t npr_misplaced(const void *start, size_t bytes, int node) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), misplaced = 0;
+/* Pages of the first batch from `at` on that are on the node, or elsewhere. Returns the batch's end. */
+static const char *ask_batch(const char *at, const char *end, int node, size_t *placed, size_t *misplaced) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *pages[BATCH];
     int status[BATCH];
-    const char *at = start, *end = at + bytes;
-    while (at < end && misplaced == 0) {
-        unsigned long count = 0;
-        for (; at < end && count < BATCH; at += page) pages[count++] = (void *)(uintptr_t)at;
-        if (call_move_pages(count, pages, status) != 0) return 0;
-        for (unsigned long i = 0; i < count; i++) misplaced += status[i] >= 0 && status[i] != node;
+    unsigned long count = 0;
+    for (; at < end && count < BATCH; at += page) pages[count++] = (void *)(uintptr_t)at;
+    if (call_move_pages(count, pages, status) != 0) return end;
+    for (unsigned long i = 0; i < count; i++) {
+        *placed += status[i] == node;
+        *misplaced += status[i] >= 0 && status[i] != node;
     }
+    return at;
+}
+
+size_t npr_misplaced(const void *start, size_t bytes, int node) {
+    size_t placed = 0, misplaced = 0;
+    const char *at = start, *end = at + bytes;
+    while (at < end && misplaced == 0) at = ask_batch(at, end, node, &placed, &misplaced);
     return misplaced;
+}
+
+size_t npr_placed(const void *start, size_t bytes, int node) {
+    size_t placed = 0, misplaced = 0;
+    ask_batch(start, (const char *)start + bytes, node, &placed, &misplaced);
+    return placed;
 }
 
 void *npr_map_on(size_t bytes, int node) {

@@ -43,6 +43,9 @@ NPR_HIDDEN bool npr_prefer(void *start, size_t bytes, int node);
 /* Pages of the range that are known to be on another node, at most one batch of them. */
 NPR_HIDDEN size_t npr_misplaced(const void *start, size_t bytes, int node);
 
+/* Pages of the range, up to a batch, that are known to be on the node. */
+NPR_HIDDEN size_t npr_placed(const void *start, size_t bytes, int node);
+
 /* Private memory for `bytes`, its pages made and zero, preferably on the node. NULL: none. */
 NPR_HIDDEN void *npr_map_on(size_t bytes, int node);
 

@@ -1,7 +1,7 @@
 /* remap.c: when the preload library acts: at the program's start, when it maps a file, when it pins itself to another node, and on request.
  *
- * Environment: NUMAPILOT_REPLICATE_FOLDER (tmpfs, this user's; without it nothing happens), _PATTERN (of paths), _NODE, _MIN_BYTES. Hooks pass everything on
- * to the C library first and keep its results and errno. */
+ * Environment: NUMAPILOT_REPLICATE_FOLDER (tmpfs, this user's; without it nothing happens), _PATTERN and _SHARED (of paths), _NODE, _MIN_BYTES. Hooks
+ * keep the C library's results and errno. */
 #define _GNU_SOURCE
 #include "nodes.h"
 #include "remap.h"
@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@
 #define EXPORT __attribute__((visibility("default")))
 enum { BYTES_MIN = 64 << 10, REPLACED_MAX = 512, PROGRAMS_MAX = 512 };
 
-struct wishes np_wishes = {.folder = -1, .log = -1, .node = -1, .bytes_min = BYTES_MIN};
+struct wishes np_wishes = {.node = -1, .bytes_min = BYTES_MIN};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool is_busy __attribute__((tls_model("initial-exec")));
 
@@ -37,12 +39,15 @@ void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int fi
     return (void *)syscall(SYS_mmap, start, bytes, protection, flags, file, offset);
 }
 
-void np_remap_log(const struct mapping *mapping, int node, const char *reason) {
+void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason) {
     char line[REMAP_PATH_MAX + 256];
-    int length = snprintf(line, sizeof line, "%d\t%d\t%s\t%zu\t%lx\t%s\t%s\n", (int)getpid(), node, reason ? "left" : "replaced",
+    int length = snprintf(line, sizeof line, "%d\t%d\t%s\t%zu\t%lx\t%s\t%s\n", (int)getpid(), node, action,
                           (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, reason ? reason : "-", mapping->path);
+    int log = np_remap_open("log", O_WRONLY | O_APPEND | O_CREAT, 0600);
+    if (log < 0) return;
     /* Appended whole. A full disk loses the line and nothing else. */
-    if (np_wishes.log >= 0 && length > 0 && write(np_wishes.log, line, (size_t)length) < 0) return;
+    if (length > 0 && write(log, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0) length = 0;
+    close(log);
 }
 
 /* ---- where the process is ---- */
@@ -76,14 +81,28 @@ static void remember(const struct mapping *mapping, int copy) {
     replaced[at].copy = status.st_ino;
 }
 
+/* Pages here and there are looked at; they are mapped for that. False where nothing is known. */
+static bool is_here(const struct mapping *mapping, int node) {
+    enum { SAMPLES = 64, POPULATE_READ = 22 };
+    size_t page = npr_whole_pages(1), pages = (mapping->end - mapping->start) / page;
+    int on_node = 0, elsewhere = 0;
+    for (size_t i = 0; i < SAMPLES && i < pages; i++) {
+        char *at = (char *)mapping->start + pages * i / (pages < SAMPLES ? pages : SAMPLES) * page;
+        madvise(at, page, POPULATE_READ);
+        elsewhere += npr_misplaced(at, page, node) > 0;
+        on_node += npr_placed(at, page, node) > 0;
+    }
+    return on_node > 0 && on_node >= 9 * elsewhere;
+}
+
 /* `mapping` says what file it was before any replacement. */
 static void replace(const struct mapping *mapping, int file, bool is_program, int node) {
     const char *reason = np_remap_judge(mapping, file, is_program);
     if (reason && !*reason) return;
+    if (np_guard_applies(mapping)) reason = np_guard_put(mapping, file, node, reason);
     /* Pages that are here already need no copy, unless the user said where. */
-    bool is_here = !reason && np_wishes.node < 0 && npr_misplaced((void *)mapping->start, mapping->end - mapping->start, node) == 0;
-    if (is_here) reason = "on the node already";
-    if (!reason) {
+    else if (!reason && np_wishes.node < 0 && is_here(mapping, node)) reason = "on the node already";
+    else if (!reason) {
         int copy = np_remap_copy(mapping, file, node, &reason);
         if (copy >= 0) {
             reason = np_remap_put(mapping, copy);
@@ -91,7 +110,7 @@ static void replace(const struct mapping *mapping, int file, bool is_program, in
             close(copy);
         }
     }
-    np_remap_log(mapping, node, reason);
+    np_remap_log(mapping, node, reason ? "left" : "replaced", reason);
 }
 
 struct scan {
@@ -142,7 +161,7 @@ static int wanted_node(void) { return np_wishes.node >= 0 ? np_wishes.node : npr
 
 /* The number of mappings that are replaced now, or -1 where there is nothing to do: not asked for, one node, or not pinned to one. */
 EXPORT int numapilot_remap_now(void) {
-    if (np_wishes.folder < 0 || is_busy) return -1;
+    if (!np_wishes.folder || is_busy) return -1;
     int saved = errno;
     is_busy = true;
     pthread_mutex_lock(&lock);
@@ -160,14 +179,16 @@ EXPORT int numapilot_remap_now(void) {
 static void consider(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     bool is_shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
     struct stat status;
-    if (np_wishes.folder < 0 || is_busy || node_now < 0 || file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
-    if ((protection & PROT_WRITE) || bytes < np_wishes.bytes_min || fstat(file, &status) != 0) return;
-    struct mapping mapping = {.start = (uintptr_t)start, .end = (uintptr_t)start + npr_whole_pages(bytes), .protection = protection, .is_shared = is_shared,
-                              .offset = (uint64_t)offset, .device = status.st_dev, .inode = status.st_ino};
+    if (!np_wishes.folder || is_busy || (node_now < 0 && !np_wishes.shared) || file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
+    bool is_small = bytes < np_wishes.bytes_min && !(is_shared && np_wishes.shared);
+    if (is_small || fstat(file, &status) != 0) return;
+    struct mapping mapping = {.start = (uintptr_t)start, .end = (uintptr_t)start + npr_whole_pages(bytes), .protection = protection,
+                              .is_shared = is_shared, .offset = (uint64_t)offset, .inode = status.st_ino};
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t length = readlink(link, mapping.path, sizeof mapping.path - 1);
     mapping.path[length > 0 ? length : 0] = 0;
+    if (node_now < 0 && !np_guard_applies(&mapping)) return;
     is_busy = true;
     pthread_mutex_lock(&lock);
     replace(&mapping, file, false, node_now);
@@ -175,15 +196,20 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     is_busy = false;
 }
 
+/* The next one of this name: the C library's, or that of another library that stands before it. */
+static void find_next(const char *name, void *pointer_to_function) {
+    bool was_busy = is_busy;
+    is_busy = true;
+    void *found = dlsym(RTLD_NEXT, name);
+    memcpy(pointer_to_function, &found, sizeof found);
+    is_busy = was_busy;
+}
+
 EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     static void *(*real)(void *, size_t, int, int, int, off_t);
-    /* Through whoever else stands before the C library (a tracker); before dlsym() works, straight to the kernel. */
-    if (!real && !is_busy) {
-        is_busy = true;
-        void *found = dlsym(RTLD_NEXT, "mmap");
-        memcpy(&real, &found, sizeof found);
-        is_busy = false;
-    }
+    /* While dlsym() itself maps something: straight to the kernel. */
+    if (!real && !is_busy) find_next("mmap", &real);
+    if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && !is_busy) np_guard_release((uintptr_t)start, bytes, false);
     void *result = real ? real(start, bytes, protection, flags, file, offset) : np_remap_mmap(start, bytes, protection, flags, file, offset);
     if (result == MAP_FAILED) return result;
     int saved = errno;
@@ -194,22 +220,54 @@ EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file
 
 EXPORT void *mmap64(void *start, size_t bytes, int protection, int flags, int file, off_t offset) __attribute__((alias("mmap")));
 
+EXPORT int munmap(void *start, size_t bytes) {
+    static int (*real)(void *, size_t);
+    if (!real && !is_busy) find_next("munmap", &real);
+    if (!is_busy) np_guard_release((uintptr_t)start, bytes, false);
+    return real ? real(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
+}
+
+EXPORT int mprotect(void *start, size_t bytes, int protection) {
+    static int (*real)(void *, size_t, int);
+    if (!real && !is_busy) find_next("mprotect", &real);
+    if (!is_busy) np_guard_release((uintptr_t)start, bytes, (protection & PROT_WRITE) != 0);
+    return real ? real(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
+}
+
+EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    void *to = flags & MREMAP_FIXED ? va_arg(more, void *) : NULL;
+    va_end(more);
+    if (!is_busy) {
+        np_guard_release((uintptr_t)start, bytes, false);
+        if (to) np_guard_release((uintptr_t)to, new_bytes, false);
+    }
+    static void *(*real)(void *, size_t, size_t, int, ...);
+    if (!real && !is_busy) find_next("mremap", &real);
+    return real ? real(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
+}
+
 EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
     static int (*real)(pid_t, size_t, const cpu_set_t *);
-    if (!real) {
-        void *found = dlsym(RTLD_NEXT, "sched_setaffinity");
-        memcpy(&real, &found, sizeof found);
-    }
+    if (!real) find_next("sched_setaffinity", &real);
     int result = real(pid, bytes, set);
     /* The main thread's place is the process's. */
-    if (result == 0 && np_wishes.folder >= 0 && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
+    if (result == 0 && np_wishes.folder && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
     return result;
 }
 
 /* ---- life ---- */
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void) {
+    pthread_mutex_lock(&lock);
+    np_guard_lock();
+}
+
+static void after_fork(void) {
+    np_guard_unlock();
+    pthread_mutex_unlock(&lock);
+}
 
 static long number_in(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -218,30 +276,24 @@ static long number_in(const char *name, long otherwise) {
     return text && (end == text || *end || value < 0) ? otherwise : value;
 }
 
-/* Only a folder of the user's own, on memory: others could swap code there. */
-static int open_folder(const char *path) {
-    int folder = path ? open(path, O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+/* Only a folder of the user's own: others could swap code there. */
+static const char *own_folder(const char *path) {
     struct stat status;
-    if (folder < 0) return -1;
-    if (fstat(folder, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077)) return folder;
-    close(folder);
-    return -1;
+    bool is_own = path && lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & 077);
+    return is_own && strlen(path) < REMAP_PATH_MAX / 2 ? strdup(path) : NULL;
 }
 
-/* Out of the way of the numbers that the program expects for its own files. */
-static int far_away(int file) {
-    int moved = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 900) : -1;
-    if (moved < 0) return file;
-    close(file);
-    return moved;
+static const char *copy_of_text(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? strdup(text) : NULL;
 }
 
 __attribute__((constructor)) static void begin(void) {
     int saved = errno;
-    np_wishes.folder = far_away(open_folder(getenv("NUMAPILOT_REPLICATE_FOLDER")));
-    if (np_wishes.folder >= 0) {
-        np_wishes.log = far_away(openat(np_wishes.folder, "log", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-        np_wishes.pattern = getenv("NUMAPILOT_REPLICATE_PATTERN");
+    np_wishes.folder = own_folder(getenv("NUMAPILOT_REPLICATE_FOLDER"));
+    if (np_wishes.folder) {
+        np_wishes.pattern = copy_of_text("NUMAPILOT_REPLICATE_PATTERN");
+        np_wishes.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
         np_wishes.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
         np_wishes.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
         pthread_atfork(before_fork, after_fork, after_fork);

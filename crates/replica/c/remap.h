@@ -7,6 +7,8 @@
  *   sections  MAP_PRIVATE, not writable, of a file that the process executes: code, constants
  *   private   MAP_PRIVATE, not writable, of any other regular file; only where the pattern names it
  *   sealed    MAP_SHARED, not writable, of a memfd sealed against writing
+ *   guarded   MAP_SHARED, writable or not, of a file that the user's rule names, who says with it that nobody writes to the file but through
+ *             mappings of this run's programs; the first such write collapses all copies of all processes (remap_guard.c)
  * and none of them with pages that were changed in private, locked, watched by userfaultfd, or beyond the end of the file. */
 #ifndef NUMAPILOT_REMAP_H
 #define NUMAPILOT_REMAP_H
@@ -25,7 +27,6 @@ struct mapping {
     int protection;
     bool is_shared;
     uint64_t offset;
-    dev_t device;
     ino_t inode;
     bool has_changed_pages; /* private copies that the process made by writing */
     bool is_special;        /* locked, device memory, left out of forks, ... */
@@ -37,11 +38,11 @@ HIDDEN bool np_remap_each(void (*visit)(const struct mapping *mapping, void *con
 
 /* What the user asked for. Read once from the environment. */
 struct wishes {
-    int folder;          /* of the copies; -1: the library does nothing */
-    int log;             /* lines for the user, appended whole */
+    const char *folder;  /* of the copies and of the log; NULL: the library does nothing */
     int node;            /* chosen by the user, or -1: where the process is pinned */
     size_t bytes_min;    /* smaller mappings are left */
     const char *pattern; /* of paths, or NULL: sections and sealed memfds */
+    const char *shared;  /* of paths to be guarded, or NULL */
 };
 HIDDEN extern struct wishes np_wishes;
 
@@ -57,8 +58,29 @@ HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, cons
 /* Puts the copy in the mapping's place. NULL, or why not. */
 HIDDEN const char *np_remap_put(const struct mapping *mapping, int copy);
 
-/* One line to the log: pid, node, "replaced" or "left", bytes, the address, the reason or "-", the path. */
-HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *reason);
+/* A file in the folder, opened anew each time: programs close files that they do not know, and then use their numbers. */
+HIDDEN int np_remap_open(const char *name, int flags, unsigned mode);
+
+/* ---- remap_guard.c: mappings that may be written ---- */
+
+HIDDEN bool np_guard_applies(const struct mapping *mapping);
+
+/* What the names of all copies of a guarded file begin with. False: its file is gone. */
+HIDDEN bool np_guard_prefix(int file, char *name, size_t size);
+
+/* Replaces a mapping that the user's rule names; without a node (-1) or a copy it only protects it. `reason`: why it may not even be tried, then all
+ * processes' copies of the file are collapsed. NULL, or why there is no copy. */
+HIDDEN const char *np_guard_put(const struct mapping *mapping, int file, int node, const char *reason);
+
+/* Before the program changes [start, start + bytes) itself: takes guarded mappings there back to what they were. `will_write`: collapses them for all. */
+HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
+
+/* Held across a fork. */
+HIDDEN void np_guard_lock(void);
+HIDDEN void np_guard_unlock(void);
+
+/* One line to the log: pid, node, "replaced", "left" or "collapsed", bytes, the address, the reason or "-", the path. */
+HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason);
 
 /* The C library's own, not the hook. */
 HIDDEN void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset);

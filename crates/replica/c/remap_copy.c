@@ -17,9 +17,10 @@
 static bool is_named(const struct mapping *mapping) { return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0; }
 
 const char *np_remap_judge(const struct mapping *mapping, int file, bool is_program) {
-    if (!(mapping->protection & PROT_READ) || (mapping->protection & PROT_WRITE)) return "";
-    if (np_wishes.pattern && !is_named(mapping)) return "";
-    if (mapping->end - mapping->start < np_wishes.bytes_min) return "";
+    bool is_guarded = np_guard_applies(mapping);
+    if (is_guarded && !(mapping->protection & PROT_READ)) return "cannot be read";
+    if (!is_guarded && (!(mapping->protection & PROT_READ) || mapping->end - mapping->start < np_wishes.bytes_min)) return "";
+    if (!is_guarded && ((mapping->protection & PROT_WRITE) || (np_wishes.pattern && !is_named(mapping)))) return "";
     if (!is_program && !is_named(mapping) && !mapping->is_shared) return "";
     if (mapping->is_special) return "locked, device or otherwise special memory";
     if (mapping->has_changed_pages) return "has pages that this process changed";
@@ -30,7 +31,7 @@ const char *np_remap_judge(const struct mapping *mapping, int file, bool is_prog
     if (status.st_ino != mapping->inode) return "its path now leads to another file";
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), file_end = ((uint64_t)status.st_size + page - 1) / page * page;
     if (mapping->offset + (mapping->end - mapping->start) > file_end) return "reaches beyond the end of its file";
-    if (!mapping->is_shared) return NULL;
+    if (!mapping->is_shared || np_guard_applies(mapping)) return NULL;
     int seals = fcntl(file, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_WRITE) || !(seals & F_SEAL_SHRINK)) return "shared, and not sealed against writing and shrinking";
     return NULL;
@@ -72,30 +73,50 @@ static bool is_unchanged(const struct stat *before, int file) {
            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
 }
 
+static bool path_of(const char *name, char *path, size_t size) { return (size_t)snprintf(path, size, "%s/%s", np_wishes.folder, name) < size; }
+
+int np_remap_open(const char *name, int flags, unsigned mode) {
+    char path[REMAP_PATH_MAX];
+    return path_of(name, path, sizeof path) ? open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode) : -1;
+}
+
+/* The same name in all processes for the same content. */
+static bool name_of(const struct mapping *mapping, int file, int node, char *name, size_t size) {
+    struct stat status;
+    if (fstat(file, &status) != 0) return false;
+    char prefix[64];
+    /* What may be written is not told apart by its times. */
+    bool is_guarded = np_guard_applies(mapping);
+    if (is_guarded && !np_guard_prefix(file, prefix, sizeof prefix)) return false;
+    if (!is_guarded)
+        snprintf(prefix, sizeof prefix, "%lx-%lx-%lx.%09lx-", (unsigned long)status.st_dev, (unsigned long)status.st_ino, (unsigned long)status.st_mtim.tv_sec,
+                 (unsigned long)status.st_mtim.tv_nsec);
+    snprintf(name, size, "%s%lx-%lx-%zx.node%d", prefix, (unsigned long)status.st_size, (unsigned long)mapping->offset,
+             (size_t)(mapping->end - mapping->start), node);
+    return true;
+}
+
 int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason) {
     struct stat status;
-    char name[200], temporary[240];
+    char name[200], temporary[240], path[REMAP_PATH_MAX], temporary_path[REMAP_PATH_MAX];
     *reason = "its file cannot be read";
-    if (fstat(file, &status) != 0) return -1;
-    snprintf(name, sizeof name, "%lx-%lx-%lx-%lx.%09lx-%lx-%zx.node%d", (unsigned long)status.st_dev, (unsigned long)status.st_ino,
-             (unsigned long)status.st_size, (unsigned long)status.st_mtim.tv_sec, (unsigned long)status.st_mtim.tv_nsec, (unsigned long)mapping->offset,
-             (size_t)(mapping->end - mapping->start), node);
-    int copy = openat(np_wishes.folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fstat(file, &status) != 0 || !name_of(mapping, file, node, name, sizeof name)) return -1;
+    int copy = np_remap_open(name, O_RDONLY, 0);
     if (copy >= 0) return copy;
     snprintf(temporary, sizeof temporary, ".%s.%d", name, (int)gettid());
-    int made = openat(np_wishes.folder, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
     *reason = "the folder of copies cannot be written";
-    if (made < 0) return -1;
+    int made = np_remap_open(temporary, O_RDWR | O_CREAT | O_EXCL, 0700);
+    if (made < 0 || !path_of(name, path, sizeof path) || !path_of(temporary, temporary_path, sizeof temporary_path)) return -1;
     *reason = write_copy(made, mapping, file, node);
-    if (!*reason && !is_unchanged(&status, file)) *reason = "its file changes";
+    if (!*reason && !np_guard_applies(mapping) && !is_unchanged(&status, file)) *reason = "its file changes";
     close(made);
     if (!*reason) {
         /* Another process may have been faster: its copy is as good. */
-        linkat(np_wishes.folder, temporary, np_wishes.folder, name, 0);
-        copy = openat(np_wishes.folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (link(temporary_path, path) != 0 && errno != EEXIST) *reason = "the folder of copies cannot be written";
+        copy = np_remap_open(name, O_RDONLY, 0);
         if (copy < 0) *reason = "the folder of copies cannot be written";
     }
-    unlinkat(np_wishes.folder, temporary, 0);
+    unlink(temporary_path);
     return copy;
 }
 
@@ -106,7 +127,8 @@ const char *np_remap_put(const struct mapping *mapping, int copy) {
     struct stat status;
     if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return "its copy is not whole";
     int flags = (mapping->is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE;
-    void *fresh = np_remap_mmap(NULL, bytes, mapping->protection, flags, copy, 0);
+    /* A guarded mapping gets its right to write back with its original. */
+    void *fresh = np_remap_mmap(NULL, bytes, mapping->protection & ~PROT_WRITE, flags, copy, 0);
     if (fresh == MAP_FAILED) return errno == EPERM ? "copies may not be executed in their folder (mounted noexec)" : "no address space for its copy";
     /* Takes the old mapping away and puts the new one there under one lock: a thread that reads meanwhile waits for the page. */
     if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Flags of smaps (fs/proc/task_mmu.c, show_smap_vma_flags): locked, device memory, raw frames, huge pages, not for children, wiped for them, mixed
@@ -41,17 +40,15 @@ static bool next_line(struct reader *reader, char *line, size_t size) {
 /* "7f00-7f01 r-xp 00001000 08:01 1234   /path" */
 static bool parse_head(const char *line, struct mapping *mapping) {
     unsigned long start, end, offset, inode;
-    unsigned major, minor;
     char modes[5];
     int path_at = 0;
-    if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, modes, &offset, &major, &minor, &inode, &path_at) < 7) return false;
+    if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &start, &end, modes, &offset, &inode, &path_at) < 5) return false;
     memset(mapping, 0, sizeof *mapping);
     mapping->start = start;
     mapping->end = end;
     mapping->protection = (modes[0] == 'r' ? PROT_READ : 0) | (modes[1] == 'w' ? PROT_WRITE : 0) | (modes[2] == 'x' ? PROT_EXEC : 0);
     mapping->is_shared = modes[3] == 's';
     mapping->offset = offset;
-    mapping->device = makedev(major, minor);
     mapping->inode = inode;
     /* A path too long to keep is no path. */
     if (path_at > 0 && strlen(line + path_at) < sizeof mapping->path) strcpy(mapping->path, line + path_at);

@@ -4,9 +4,12 @@
 //! it runs on. [`Replicated`] is that for Rust, `c/numapilot_replica.h` for C; both are the same library (`c/replica.c`), written in C so that
 //! programs in any language can carry it. `docs/replication.md` has what is promised, why it holds, and how it is tested.
 //!
+//! Processes can be given copies without asking: [`mappings`] starts programs with a preload library that replaces their read-only mappings.
+//!
 //! Needs Linux; membarrier (4.14) makes readers cheap, without it they pay for a fence.
 
 mod ffi;
+pub mod mappings;
 mod replicated;
 
 pub use replicated::CopyOnNode;

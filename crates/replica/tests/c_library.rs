@@ -5,46 +5,17 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
-use std::process::Output;
-use std::sync::OnceLock;
 
-use tempfile::TempDir;
+mod common;
 
-const LIBRARY: &[&str] = &["c/replica.c", "c/readers.c", "c/nodes.c"];
+use common::LIBRARY;
+use common::compile;
+use common::must;
+use common::root;
+use common::run;
+use common::scratch;
+
 const TORTURE_SEED: &str = "20120613";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn scratch() -> &'static Path {
-    static DIR: OnceLock<TempDir> = OnceLock::new();
-    DIR.get_or_init(|| tempfile::tempdir().expect("temporary directory")).path()
-}
-
-fn run(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error} (install the packages of `tools/setup test`)"))
-}
-
-fn must(command: &mut Command) -> String {
-    let output = run(command);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{said}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    said
-}
-
-fn compile(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
-    let output = scratch().join(name);
-    let mut command = Command::new("gcc");
-    command.current_dir(root()).args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Ic", "-Itests/c", "-pthread"]);
-    must(command.args(flags).args(sources).arg("-o").arg(&output));
-    output
-}
 
 /// The torture test on the machine of `four_nodes.c`.
 fn torture(name: &str, flags: &[&str]) -> PathBuf {

@@ -1,0 +1,302 @@
+/* remap_guard.c: shared mappings that may be written, collapsed for all processes of the run by the first write.
+ *
+ * A guarded mapping is read-only while copies exist, whatever the program asked for. Who writes to it, or asks for the right to, collapses it first: makes a
+ * mark that forbids new copies, then truncates every node's copy. Truncating takes the pages out of all processes before it returns: whoever reads the
+ * copy from then on gets SIGBUS, puts its original mapping back, and reads what is written there. So no process reads an old copy once the write is under
+ * way, which is what makes it linearizable, and nobody has to be told, waited for or alive.
+ *
+ * Whoever maps such a file without a copy (not pinned, no memory) is held to the same protection. Handlers of the program for SIGSEGV and SIGBUS are kept, told
+ * to it when it asks, and called for all faults that are not ours. They are only taken over once something is guarded. */
+#define _GNU_SOURCE
+#include "remap.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+enum { GUARDS_MAX = 256 };
+
+static struct guard {
+    struct mapping original; /* start 0: never used */
+    void *anchor;            /* the original mapping, elsewhere, untouched; NULL: it is back in its place */
+    char prefix[64];         /* of its copies' names */
+} guards[GUARDS_MAX];
+static int guards_high;
+/* Where this thread was last let try again though nothing was mended. */
+static __thread uintptr_t tried_again __attribute__((tls_model("initial-exec")));
+/* Taken in handlers, too: a fault is never in code that holds it, as that touches no guarded memory. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool has_handlers;
+static struct sigaction programs_own[2]; /* SIGSEGV, SIGBUS */
+
+static int (*real_sigaction(void))(int, const struct sigaction *, struct sigaction *) {
+    static int (*real)(int, const struct sigaction *, struct sigaction *);
+    if (!real) {
+        void *found = dlsym(RTLD_NEXT, "sigaction");
+        memcpy(&real, &found, sizeof found);
+    }
+    return real;
+}
+
+static bool is_ours(int signal) { return signal == SIGSEGV || signal == SIGBUS; }
+static struct sigaction *own_of(int signal) { return &programs_own[signal == SIGBUS]; }
+
+/* ---- collapsing ---- */
+
+bool np_guard_prefix(int file, char *prefix, size_t size) {
+    struct stat status;
+    if (fstat(file, &status) != 0) return false;
+    snprintf(prefix, size, "shared-%lx-%lx-", (unsigned long)status.st_dev, (unsigned long)status.st_ino);
+    return true;
+}
+
+static void marker_of(const char *prefix, char *name, size_t size) { snprintf(name, size, "collapsed-%s", prefix); }
+
+static bool is_collapsed(const char *prefix) {
+    char marker[80];
+    marker_of(prefix, marker, sizeof marker);
+    int file = np_remap_open(marker, O_RDONLY, 0);
+    if (file >= 0) close(file);
+    return file >= 0;
+}
+
+static void truncate_copy(const char *name) {
+    int copy = np_remap_open(name, O_RDWR, 0);
+    if (copy < 0) return;
+    while (ftruncate(copy, 0) != 0 && errno == EINTR) {}
+    close(copy);
+}
+
+/* For all processes, all windows on the file, all nodes. Only system calls and formatting: this runs in handlers. */
+static void collapse(const char *prefix) {
+    struct entry { /* struct linux_dirent64 */
+        uint64_t inode, offset;
+        uint16_t length;
+        uint8_t kind;
+        char name[];
+    };
+    char marker_name[80], bytes[2048] __attribute__((aligned(8)));
+    marker_of(prefix, marker_name, sizeof marker_name);
+    int marker = np_remap_open(marker_name, O_WRONLY | O_CREAT, 0600), folder = np_remap_open(".", O_RDONLY | O_DIRECTORY, 0);
+    if (marker >= 0) close(marker);
+    for (long got; folder >= 0 && (got = syscall(SYS_getdents64, folder, bytes, sizeof bytes)) > 0;) {
+        for (long at = 0; at < got; at += ((struct entry *)(bytes + at))->length) {
+            const char *name = ((struct entry *)(bytes + at))->name;
+            if (!strncmp(name, prefix, strlen(prefix))) truncate_copy(name);
+        }
+    }
+    if (folder >= 0) close(folder);
+}
+
+/* The original again, for this process. The entry stays, for threads whose faults are on their way. */
+static bool restore(struct guard *guard) {
+    const struct mapping *was = &guard->original;
+    size_t bytes = was->end - was->start;
+    if (!guard->anchor) return true;
+    if (syscall(SYS_mremap, guard->anchor, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, was->start) == -1) return false;
+    guard->anchor = NULL;
+    return true;
+}
+
+/* One in force, or with `is_past` one that was. */
+static struct guard *guard_at(uintptr_t start, size_t bytes, bool is_past) {
+    for (int i = 0; i < guards_high; i++) {
+        const struct mapping *was = &guards[i].original;
+        if ((guards[i].anchor == NULL) == is_past && start < was->end && start + bytes > was->start) return &guards[i];
+    }
+    return NULL;
+}
+
+void np_guard_lock(void) { pthread_mutex_lock(&lock); }
+void np_guard_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
+    if (__atomic_load_n(&guards_high, __ATOMIC_ACQUIRE) == 0) return;
+    int saved = errno;
+    pthread_mutex_lock(&lock);
+    for (struct guard *guard; (guard = guard_at(start, bytes, false)) != NULL;) {
+        /* What is left of a partly unmapped range may be written without our knowing. */
+        if (will_write || (guard->original.protection & PROT_WRITE)) {
+            collapse(guard->prefix);
+            np_remap_log(&guard->original, -1, "collapsed", will_write ? "made writable" : "unmapped or moved");
+        }
+        if (!restore(guard)) break;
+    }
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+}
+
+/* ---- faults ---- */
+
+/* True: the access may be tried again. */
+static bool mend(int signal, const siginfo_t *info) {
+    if (info->si_code <= 0) return false; /* sent by somebody */
+    uintptr_t address = (uintptr_t)info->si_addr;
+    pthread_mutex_lock(&lock);
+    struct guard *guard = guard_at(address, 1, false);
+    bool is_write_fault = signal == SIGSEGV && info->si_code == SEGV_ACCERR, is_mended = false;
+    if (guard && is_write_fault && (guard->original.protection & PROT_WRITE)) {
+        collapse(guard->prefix);
+        np_remap_log(&guard->original, -1, "collapsed", "written");
+        is_mended = restore(guard);
+    } else if (guard && signal == SIGBUS && is_collapsed(guard->prefix)) {
+        is_mended = restore(guard);
+    } else if (!guard && guard_at(address, 1, true) && tried_again != address) {
+        /* Another thread mended it while this one's signal was on its way. Once: a fault of the program's own comes again. */
+        tried_again = address;
+        is_mended = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_mended;
+}
+
+/* As the kernel would have done without us. */
+static void pass_on(int signal, siginfo_t *info, void *context) {
+    struct sigaction own = *own_of(signal);
+    if (own.sa_flags & SA_RESETHAND) own_of(signal)->sa_handler = SIG_DFL;
+    if (own.sa_handler == SIG_DFL || (own.sa_handler == SIG_IGN && info->si_code > 0)) {
+        /* The access is tried again and ends the process; what was sent is sent again. */
+        struct sigaction fatal = {.sa_handler = SIG_DFL};
+        real_sigaction()(signal, &fatal, NULL);
+        if (info->si_code <= 0) syscall(SYS_tgkill, getpid(), gettid(), signal);
+        return;
+    }
+    if (own.sa_handler == SIG_IGN) return;
+    if (own.sa_flags & SA_SIGINFO) own.sa_sigaction(signal, info, context);
+    else own.sa_handler(signal);
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context) {
+    int saved = errno;
+    bool is_mended = mend(signal, info);
+    errno = saved;
+    if (!is_mended) pass_on(signal, info, context);
+}
+
+/* ---- the program's handlers ---- */
+
+static int install(int signal) {
+    const struct sigaction *own = own_of(signal);
+    struct sigaction ours = {.sa_sigaction = on_fault, .sa_mask = own->sa_mask};
+    ours.sa_flags = SA_SIGINFO | (own->sa_flags & (SA_NODEFER | SA_ONSTACK | SA_RESTART));
+    sigdelset(&ours.sa_mask, SIGSEGV);
+    sigdelset(&ours.sa_mask, SIGBUS);
+    return real_sigaction()(signal, &ours, NULL);
+}
+
+static void take_over(void) {
+    if (has_handlers) return;
+    has_handlers = true;
+    for (int i = 0; i < 2; i++) {
+        int signal = i ? SIGBUS : SIGSEGV;
+        real_sigaction()(signal, NULL, own_of(signal));
+        install(signal);
+    }
+}
+
+EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *before) {
+    if (!is_ours(signal)) return real_sigaction()(signal, wanted, before);
+    pthread_mutex_lock(&lock);
+    int result = 0;
+    if (!has_handlers) {
+        result = real_sigaction()(signal, wanted, before);
+    } else {
+        struct sigaction was = *own_of(signal);
+        if (wanted) {
+            *own_of(signal) = *wanted;
+            result = install(signal);
+        }
+        if (before) *before = was;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT void (*signal(int number, void (*handler)(int)))(int) {
+    struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+    return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
+}
+
+/* A fault on a blocked signal ends the process: ours stay open. */
+static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed) {
+    if (!set || how == SIG_UNBLOCK || !__atomic_load_n(&has_handlers, __ATOMIC_RELAXED)) return set;
+    *changed = *set;
+    sigdelset(changed, SIGSEGV);
+    sigdelset(changed, SIGBUS);
+    return changed;
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
+    sigset_t changed;
+    const sigset_t *wanted = without_ours(how, set, &changed);
+    return syscall(SYS_rt_sigprocmask, how, wanted, before, 8) == 0 ? 0 : errno;
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
+    sigset_t changed;
+    return (int)syscall(SYS_rt_sigprocmask, how, without_ours(how, set, &changed), before, 8);
+}
+
+/* ---- guarding ---- */
+
+bool np_guard_applies(const struct mapping *mapping) {
+    return mapping->is_shared && np_wishes.shared && fnmatch(np_wishes.shared, mapping->path, 0) == 0;
+}
+
+/* NULL: replaced. Else the original is there still, and why. */
+static const char *put_copy(const char *prefix, const struct mapping *mapping, int file, int node) {
+    const char *reason = NULL;
+    if (is_collapsed(prefix)) return "was written, and is collapsed";
+    if (node < 0) return "the process is pinned to no node";
+    int copy = np_remap_copy(mapping, file, node, &reason);
+    if (copy < 0) return reason;
+    reason = np_remap_put(mapping, copy);
+    close(copy);
+    return reason;
+}
+
+static struct guard *free_guard(void) {
+    int at = 0;
+    while (at < guards_high && guards[at].anchor) at++;
+    if (at == GUARDS_MAX) return NULL;
+    if (at == guards_high) __atomic_store_n(&guards_high, at + 1, __ATOMIC_RELEASE);
+    return &guards[at];
+}
+
+const char *np_guard_put(const struct mapping *mapping, int file, int node, const char *reason) {
+    char prefix[64];
+    if (!np_guard_prefix(file, prefix, sizeof prefix)) return "its file is gone";
+    size_t bytes = mapping->end - mapping->start;
+    pthread_mutex_lock(&lock);
+    take_over();
+    struct guard *guard = reason ? NULL : free_guard();
+    void *anchor = guard ? np_remap_mmap(NULL, bytes, mapping->protection, MAP_SHARED, file, (off_t)mapping->offset) : MAP_FAILED;
+    if (anchor == MAP_FAILED) {
+        /* Not guarded, it may be written unseen: then nobody may have a copy. */
+        collapse(prefix);
+        np_remap_log(mapping, -1, "collapsed", "mapped where it cannot be guarded");
+        pthread_mutex_unlock(&lock);
+        return reason ? reason : "too many guarded mappings";
+    }
+    *guard = (struct guard){.original = *mapping, .anchor = anchor};
+    strcpy(guard->prefix, prefix);
+    reason = put_copy(prefix, mapping, file, node);
+    if (reason) syscall(SYS_mprotect, mapping->start, bytes, mapping->protection & ~PROT_WRITE);
+    /* Looked at last: a collapse that came too early to truncate our copy has left its mark before. */
+    if (is_collapsed(prefix)) {
+        restore(guard);
+        reason = "was written, and is collapsed";
+    }
+    pthread_mutex_unlock(&lock);
+    return reason;
+}

@@ -1,0 +1,157 @@
+//! Programs whose mappings are replaced under them, on this machine: node 0 is named, so that copies are made where there is one node, too. That
+//! each copy is on its own node is for `lab.rs`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use numapilot_replica::mappings::Action;
+use numapilot_replica::mappings::LIBRARY;
+use numapilot_replica::mappings::Mappings;
+use numapilot_replica::mappings::Rules;
+use numapilot_replica::mappings::Summary;
+
+mod common;
+
+use common::compile;
+use common::must;
+use common::run;
+use common::scratch;
+
+fn on_node_0(rules: Rules) -> Mappings {
+    Mappings::prepare(Rules { node: Some(0), ..rules }).expect("a folder for copies")
+}
+
+fn count(summary: &Summary, action: Action, path: &Path) -> usize {
+    summary.events.iter().filter(|event| event.action == action && event.path == path).count()
+}
+
+#[test]
+fn a_programs_mappings_are_replaced_and_its_results_are_the_same() {
+    let program = compile("mapped", &["tests/c/mapped.c"], &["-O2"]);
+    let data = scratch().join("data");
+    let content: Vec<u8> = (0..2_000_001_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&data, content).expect("data");
+    let alone = must(Command::new(&program).arg(&data));
+    let mappings = on_node_0(Rules { pattern: Some("*".into()), ..Rules::default() });
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&data));
+    let replaced = must(&mut command);
+    assert_eq!(alone.lines().take(2).collect::<Vec<_>>(), replaced.lines().take(2).collect::<Vec<_>>());
+    assert!(replaced.contains("after write 1 0, sealed refuses"), "{replaced}");
+    let summary = mappings.summary().expect("summary");
+    assert_eq!(count(&summary, Action::Replaced, &data), 1, "{summary}");
+    assert_eq!(count(&summary, Action::Replaced, Path::new("/memfd:sealed (deleted)")), 1, "{summary}");
+    assert!(
+        summary
+            .events
+            .iter()
+            .any(|event| event.path.to_string_lossy().contains("libc.so") && event.action == Action::Replaced)
+    );
+    assert_eq!(summary.lines_lost, 0);
+    // What was replaced is shown in the copies, with every page where it should be.
+    let places: Vec<&str> = replaced.lines().filter(|line| line.contains(".node0")).collect();
+    assert!(places.len() >= 4, "{replaced}");
+    for line in places {
+        let numbers: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(numbers[3], numbers[5], "{line}");
+    }
+    let folder = mappings.folder().to_owned();
+    drop(mappings);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn without_a_pattern_data_files_are_left() {
+    let program = compile("mapped-default", &["tests/c/mapped.c"], &["-O2"]);
+    let data = scratch().join("default-data");
+    fs::write(&data, vec![7; 1 << 20]).expect("data");
+    let mappings = on_node_0(Rules::default());
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&data));
+    must(&mut command);
+    let summary = mappings.summary().expect("summary");
+    assert_eq!(count(&summary, Action::Replaced, &data), 0, "{summary}");
+    assert!(summary.events.iter().any(|event| event.action == Action::Replaced), "{summary}");
+}
+
+#[test]
+fn a_write_collapses_the_copies_of_all_processes() {
+    let program = compile("guarded", &["tests/c/guarded.c"], &["-O2"]);
+    for how in ["write", "mprotect", "none"] {
+        let shared = scratch().join(format!("shared-{how}"));
+        fs::write(&shared, vec![0; 1 << 20]).expect("shared");
+        let pattern = shared.to_str().map(str::to_owned);
+        let mappings = on_node_0(Rules { shared: pattern, ..Rules::default() });
+        let mut command = Command::new(&program);
+        mappings.apply(command.arg(&shared).args(["4", how]));
+        let said = must(&mut command);
+        assert!(said.ends_with("guarded ok read 0\n"), "{said}");
+        let (before, after) = (said.matches("before").count(), said.matches("after").count());
+        assert_eq!((before, after), (5, 4), "{said}");
+        let in_copies = |when: &str| {
+            said.lines()
+                .filter(|line| line.contains(when) && line.contains("shared-") && line.contains(".node0"))
+                .count()
+        };
+        assert_eq!(in_copies(" before "), 5, "{said}");
+        assert_eq!(in_copies(" after "), if how == "none" { 4 } else { 0 }, "{how}: {said}");
+        let summary = mappings.summary().expect("summary");
+        assert_eq!(count(&summary, Action::Replaced, &shared), 5, "{summary}");
+        assert_eq!(count(&summary, Action::Collapsed, &shared), usize::from(how != "none"), "{how}: {summary}");
+    }
+}
+
+#[test]
+fn everyday_programs_do_not_notice() {
+    let source = scratch().join("small.c");
+    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"small\"); return 0; }\n").expect("source");
+    let script = format!(
+        "cd {}; gcc -O2 -o small small.c && ./small; python3 -c 'import json, subprocess; print(json.dumps([1, 2])); \
+         print(subprocess.run([\"sort\"], input=\"b\\na\\n\", text=True, capture_output=True).stdout)'; (exec 900>&-; ls /proc/self/fd | wc -l); \
+         sh -c 'kill -SEGV $$'; echo $?",
+        scratch().display()
+    );
+    let shell = |command: &mut Command| {
+        let output = run(command.arg("-c").arg(&script));
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
+    };
+    let alone = shell(&mut Command::new("bash"));
+    let mappings = on_node_0(Rules { pattern: Some("*".into()), shared: Some("/dev/*".into()), ..Rules::default() });
+    let mut command = Command::new("bash");
+    mappings.apply(&mut command);
+    assert_eq!(shell(&mut command), alone);
+    let summary = mappings.summary().expect("summary");
+    let processes: std::collections::HashSet<u32> = summary.events.iter().map(|event| event.pid).collect();
+    assert!(processes.len() >= 5, "{summary}");
+}
+
+#[test]
+fn on_a_machine_with_one_node_nothing_happens_unless_a_node_is_named() {
+    if Path::new("/sys/devices/system/node/node1").exists() {
+        eprintln!("NOT RUN: this machine has several nodes");
+        return;
+    }
+    let mappings = Mappings::prepare(Rules::default()).expect("a folder for copies");
+    let mut command = Command::new("cat");
+    mappings.apply(command.arg("/proc/self/maps"));
+    let maps = must(&mut command);
+    assert!(!maps.contains(".node"), "{maps}");
+    assert!(mappings.summary().expect("summary").events.is_empty());
+}
+
+#[test]
+fn the_preload_library_needs_no_dynamic_thread_storage() {
+    let path = scratch().join("remap.so");
+    fs::write(&path, LIBRARY).expect("library");
+    let relocations = must(Command::new("readelf").arg("-rW").arg(&path));
+    assert!(!relocations.contains("DTPMOD") && !relocations.contains("TLSDESC"), "{relocations}");
+    let needed = must(Command::new("readelf").arg("-dW").arg(&path));
+    let libraries: Vec<&str> = needed.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(
+        libraries
+            .iter()
+            .all(|line| line.contains("libc.so") || line.contains("libdl.so") || line.contains("libpthread")),
+        "{libraries:?}"
+    );
+}
