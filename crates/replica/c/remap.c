@@ -179,7 +179,8 @@ EXPORT int numapilot_remap_now(void) {
 static void consider(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     bool is_shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
     struct stat status;
-    if (!np_wishes.folder || is_busy || (node_now < 0 && !np_wishes.shared) || file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
+    if (!np_wishes.folder || is_busy || (node_now < 0 && !np_wishes.shared)) return;
+    if (file < 0 || (flags & (MAP_ANONYMOUS | MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN))) return;
     bool is_small = bytes < np_wishes.bytes_min && !(is_shared && np_wishes.shared);
     if (is_small || fstat(file, &status) != 0) return;
     struct mapping mapping = {.start = (uintptr_t)start, .end = (uintptr_t)start + npr_whole_pages(bytes), .protection = protection,
