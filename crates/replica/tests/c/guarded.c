@@ -2,8 +2,8 @@
  *
  * Usage: guarded FILE PROCESSES write|mprotect|none [pin]. Each process is a program of its own (it executes itself), maps FILE shared and
  * writable, and reads it over and over. The parent then writes, in the given way, to its own mapping, and only after that says so in a page
- * that nobody replaces; a reader who has seen that must see the write. With `pin`, process N goes to node N first. Prints "guarded ok read SUM", and for each process where its
- * mapping is before the write and after: "place PROCESS before|after LINE" of numa_maps.
+ * that nobody replaces; a reader who has seen that must see the write. With `pin`, process N goes to node N first. Prints "guarded ok read SUM", and
+ * for each process where its mapping is before the write and after: "place PROCESS before|after LINE" of numa_maps.
  *
  * All the while the program's own handlers must work: each process dereferences a bad pointer and expects its own SIGSEGV handler. */
 #define _GNU_SOURCE
