@@ -40,7 +40,7 @@ void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int fi
 }
 
 void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason) {
-    char line[REMAP_PATH_MAX + 256];
+    static __thread char line[REMAP_PATH_MAX + 256] __attribute__((tls_model("initial-exec")));
     int length = snprintf(line, sizeof line, "%d\t%d\t%s\t%zu\t%lx\t%s\t%s\n", (int)getpid(), node, action,
                           (size_t)(mapping->end - mapping->start), (unsigned long)mapping->start, reason ? reason : "-", mapping->path);
     int log = np_remap_open("log", O_WRONLY | O_APPEND | O_CREAT, 0600);

@@ -76,7 +76,8 @@ static bool is_unchanged(const struct stat *before, int file) {
 static bool path_of(const char *name, char *path, size_t size) { return (size_t)snprintf(path, size, "%s/%s", np_wishes.folder, name) < size; }
 
 int np_remap_open(const char *name, int flags, unsigned mode) {
-    char path[REMAP_PATH_MAX];
+    /* Not on the stack: handlers come here, and the stacks that programs give them are small. */
+    static __thread char path[REMAP_PATH_MAX] __attribute__((tls_model("initial-exec")));
     return path_of(name, path, sizeof path) ? open(path, flags | O_CLOEXEC | O_NOFOLLOW, mode) : -1;
 }
 
@@ -85,14 +86,11 @@ static bool name_of(const struct mapping *mapping, int file, int node, char *nam
     struct stat status;
     if (fstat(file, &status) != 0) return false;
     char prefix[64];
-    /* What may be written is not told apart by its times. */
-    bool is_guarded = np_guard_applies(mapping);
-    if (is_guarded && !np_guard_prefix(file, prefix, sizeof prefix)) return false;
-    if (!is_guarded)
-        snprintf(prefix, sizeof prefix, "%lx-%lx-%lx.%09lx-", (unsigned long)status.st_dev, (unsigned long)status.st_ino, (unsigned long)status.st_mtim.tv_sec,
-                 (unsigned long)status.st_mtim.tv_nsec);
-    snprintf(name, size, "%s%lx-%lx-%zx.node%d", prefix, (unsigned long)status.st_size, (unsigned long)mapping->offset,
-             (size_t)(mapping->end - mapping->start), node);
+    snprintf(prefix, sizeof prefix, "%lx-%lx-", (unsigned long)status.st_dev, (unsigned long)status.st_ino);
+    if (np_guard_applies(mapping) && !np_guard_prefix(file, prefix, sizeof prefix)) return false;
+    /* With the time of its last change: numbers of files that were deleted come again. */
+    snprintf(name, size, "%s%lx.%09lx-%lx-%lx-%zx.node%d", prefix, (unsigned long)status.st_mtim.tv_sec, (unsigned long)status.st_mtim.tv_nsec,
+             (unsigned long)status.st_size, (unsigned long)mapping->offset, (size_t)(mapping->end - mapping->start), node);
     return true;
 }
 

@@ -77,7 +77,7 @@ static void truncate_copy(const char *name) {
     close(copy);
 }
 
-/* For all processes, all windows on the file, all nodes. Only system calls and formatting: this runs in handlers. */
+/* Under the lock. For all processes, all windows on the file, all nodes. Only system calls and formatting: this runs in handlers. */
 static void collapse(const char *prefix) {
     struct entry { /* struct linux_dirent64 */
         uint64_t inode, offset;
@@ -85,7 +85,8 @@ static void collapse(const char *prefix) {
         uint8_t kind;
         char name[];
     };
-    char marker_name[80], bytes[2048] __attribute__((aligned(8)));
+    char marker_name[80];
+    static char bytes[4096] __attribute__((aligned(8))); /* under the lock; handlers have small stacks */
     marker_of(prefix, marker_name, sizeof marker_name);
     int marker = np_remap_open(marker_name, O_WRONLY | O_CREAT, 0600), folder = np_remap_open(".", O_RDONLY | O_DIRECTORY, 0);
     if (marker >= 0) close(marker);
@@ -250,6 +251,8 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
 /* ---- guarding ---- */
 
 bool np_guard_applies(const struct mapping *mapping) {
+    /* What numapilot itself shares with its programs is written from outside of them. */
+    if (!strncmp(mapping->path, "/memfd:numapilot", 16)) return false;
     return mapping->is_shared && np_wishes.shared && fnmatch(np_wishes.shared, mapping->path, 0) == 0;
 }
 

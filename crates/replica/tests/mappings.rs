@@ -103,6 +103,31 @@ fn a_write_collapses_the_copies_of_all_processes() {
 }
 
 #[test]
+fn handlers_of_the_program_are_kept() {
+    let program = compile("handlers", &["tests/c/handlers.c"], &["-O2"]);
+    let pattern = scratch().join("shared-handlers-*");
+    let mappings = on_node_0(Rules { shared: pattern.to_str().map(str::to_owned), ..Rules::default() });
+    // A file for each kind: what was collapsed stays so.
+    let file_of = |kind: &str| scratch().join(format!("shared-handlers-{kind}"));
+    let outcome = |kind: &str, mappings: Option<&Mappings>| {
+        let shared = file_of(kind);
+        fs::write(&shared, vec![0; 1 << 20]).expect("shared");
+        let mut command = Command::new(&program);
+        command.arg(&shared).arg(kind);
+        if let Some(mappings) = mappings {
+            mappings.apply(&mut command);
+        }
+        let output = run(&mut command);
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
+    };
+    for kind in ["own", "default", "ignored", "sent", "bus", "threads"] {
+        assert_eq!(outcome(kind, Some(&mappings)), outcome(kind, None), "{kind}");
+        assert_eq!(count(&mappings.summary().expect("summary"), Action::Collapsed, &file_of(kind)), 1, "{kind}");
+    }
+    assert_eq!(outcome("own", Some(&mappings)).0, "written 7\nown handler\n");
+}
+
+#[test]
 fn everyday_programs_do_not_notice() {
     let source = scratch().join("small.c");
     fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"small\"); return 0; }\n").expect("source");
