@@ -94,32 +94,6 @@ impl EventAttr {
         Ok(attr)
     }
 
-    /// The attribute as this machine's kernel takes it, in the size of Linux 6.3 (with `config3`): older kernels accept zeroes beyond what they know.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; 136] {
-        let mut out = [0; 136];
-        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &self.kind.to_ne_bytes());
-        put(4, &136u32.to_ne_bytes());
-        let words = [self.config, self.period_or_freq, self.sample_type, self.read_format];
-        for (index, word) in words.into_iter().enumerate() {
-            put(8 + 8 * index, &word.to_ne_bytes());
-        }
-        let flags = if cfg!(target_endian = "little") { self.flags } else { self.flags.reverse_bits() };
-        put(40, &flags.to_ne_bytes());
-        // wakeup_events and bp_type at 48.
-        let words = [self.config1, self.config2, self.branch_sample_type, self.sample_regs_user];
-        for (index, word) in words.into_iter().enumerate() {
-            put(56 + 8 * index, &word.to_ne_bytes());
-        }
-        put(88, &self.sample_stack_user.to_ne_bytes());
-        put(92, &self.clock_id.to_ne_bytes());
-        put(96, &self.sample_regs_intr.to_ne_bytes());
-        // aux_watermark, sample_max_stack, aux_sample_size, aux_action, sig_data at 104 to 127.
-        put(128, &self.config3.to_ne_bytes());
-        out
-    }
-
     /// Whether a `PERF_SAMPLE_*` bit is set.
     #[inline]
     #[must_use]

@@ -6,11 +6,13 @@ use std::path::Path;
 
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
-use numapilot_perf::abi::{attr_flag, event_type, sample, software};
 use numapilot_perf::pmu::{self, Offer, Pmu, Sampler, Wish};
 
 use super::facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
 use crate::compile;
+use crate::live::event::EventRequest;
+use crate::live::open::open_event;
+use crate::live::pmu::name_of;
 
 /// Looks at this machine.
 #[must_use]
@@ -19,7 +21,8 @@ pub fn probe() -> Facts {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let pmus = pmu::read(root).unwrap_or_default();
-    let fault = page_faults();
+    let fault = [EventRequest::page_faults(true, 0).completed()];
+    let cpu = read("/sys/devices/system/cpu/online").and_then(|list| first_of(&list)).unwrap_or(0);
     Facts {
         kernel: Kernel::from(read("/proc/sys/kernel/osrelease").unwrap_or_default()),
         arch: std::env::consts::ARCH.to_owned(),
@@ -36,9 +39,9 @@ pub fn probe() -> Facts {
         paranoid: read("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse().ok()),
         is_privileged: status_field("CapEff").is_some_and(|mask| is_privileged(&mask)),
         numa_balancing: read("/proc/sys/kernel/numa_balancing").and_then(|text| text.parse().ok()),
-        fault: open(&fault, SELF, ANY_CPU),
-        fault_system: open(&fault, ANY_TASK, 0),
-        samplers: samplers(&pmus),
+        fault: group(&fault, SELF, cpu),
+        fault_system: group(&fault, ANY_TASK, cpu),
+        samplers: samplers(&pmus, cpu),
         pmus: pmus.into_iter().map(|pmu| pmu.name).collect(),
         memfd: memfd(),
         compilers: compile::installed(),
@@ -48,35 +51,17 @@ pub fn probe() -> Facts {
 
 const SELF: i32 = 0;
 const ANY_TASK: i32 = -1;
-const ANY_CPU: i32 = -1;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
-fn page_faults() -> EventAttr {
-    EventAttr {
-        kind: event_type::SOFTWARE,
-        config: software::PAGE_FAULTS,
-        period_or_freq: 1,
-        sample_type: sample::IP | sample::TID | sample::TIME | sample::ADDR | sample::CPU,
-        flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | DISABLED | 1 << attr_flag::SAMPLE_ID_ALL,
-        ..EventAttr::default()
-    }
-}
-
+/// Of an event's flags: it does not count yet.
 const DISABLED: u64 = 1;
 
-/// Opens an event and closes it again.
-fn open(attr: &EventAttr, task: i32, cpu: i32) -> Answer {
-    let attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
-    answer(open_event(&attr, task, cpu, None))
-}
-
-/// Opens events that belong together, the first as the leader of the others.
-fn group(events: &[EventAttr], task: i32, cpu: i32) -> Answer {
+/// Opens events that belong together, the first as the leader of the others, and closes them again.
+fn group(events: &[EventAttr], task: i32, cpu: u32) -> Answer {
     let mut opened: Vec<OwnedFd> = Vec::new();
     for attr in events {
         let attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
-        match open_event(&attr, task, cpu, opened.first()) {
+        let leader = opened.first().map_or(-1, AsRawFd::as_raw_fd);
+        match open_event(&EventRequest::default().bytes(&attr, 0), task, cpu, leader) {
             Ok(event) => opened.push(event),
             refused => return answer(refused),
         }
@@ -92,28 +77,22 @@ fn answer<T>(result: std::io::Result<T>) -> Answer {
 }
 
 /// Tries every way that the PMUs offer.
-fn samplers(pmus: &[Pmu]) -> Vec<SamplerFact> {
+fn samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
     let wish = Wish { callchain: false, ..Wish::default() };
     let offers = pmu::offers(pmus, &wish).unwrap_or_default();
     let with_physical = pmu::offers(pmus, &Wish { physical: true, ..wish }).unwrap_or_default();
     let pairs = offers.iter().zip(&with_physical);
-    pairs.map(|(offer, physical)| sampler(pmus, offer, physical)).collect()
+    pairs.map(|(offer, physical)| sampler(pmus, offer, physical, cpu)).collect()
 }
 
-fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer) -> SamplerFact {
-    let name = match offer.sampler {
-        Sampler::IbsOp => "ibs_op",
-        Sampler::PebsLoads => "pebs-loads",
-        Sampler::PebsStores => "pebs-stores",
-        Sampler::Spe => "spe",
-    };
-    let cpu = offer.cpus.as_deref().and_then(first_of).unwrap_or(0);
-    let own = group(&offer.events, SELF, ANY_CPU);
+fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFact {
+    let cpu = offer.cpus.as_deref().and_then(first_of).unwrap_or(cpu);
+    let own = group(&offer.events, SELF, cpu);
     SamplerFact {
-        sampler: name.to_owned(),
+        sampler: name_of(offer.sampler).to_owned(),
         pmu: offer.pmu.clone(),
         own,
-        physical: if own.works() { group(&physical.events, SELF, ANY_CPU) } else { Answer::Untried },
+        physical: if own.works() { group(&physical.events, SELF, cpu) } else { Answer::Untried },
         system: group(&offer.events, ANY_TASK, cpu),
         can_leave_kernel_out: offer.sampler != Sampler::IbsOp
             || pmus.iter().any(|pmu| pmu.name == offer.pmu && pmu.format.contains_key("swfilt")),
@@ -121,8 +100,8 @@ fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer) -> SamplerFact {
 }
 
 /// The first CPU of a list.
-fn first_of(list: &str) -> Option<i32> {
-    i32::try_from(*parse_cpu_list(list).ok()?.first()?).ok()
+fn first_of(list: &str) -> Option<u32> {
+    parse_cpu_list(list).ok()?.first().copied()
 }
 
 fn count_of(list: &str) -> Option<u32> {
@@ -249,23 +228,6 @@ fn signature_name(signature: &str) -> Option<&'static str> {
         ("prl hyperv", "Parallels"),
     ];
     known.into_iter().find(|(mark, _)| signature.contains(mark)).map(|(_, name)| name)
-}
-
-/// `PERF_FLAG_FD_CLOEXEC`.
-const FLAG_CLOEXEC: libc::c_ulong = 8;
-
-/// `perf_event_open(2)`. The descriptor is closed on exec.
-fn open_event(attr: &EventAttr, task: i32, cpu: i32, leader: Option<&OwnedFd>) -> std::io::Result<OwnedFd> {
-    let bytes = attr.to_bytes();
-    let leader = leader.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: the attribute is as long as its size field says, and outlives the call, which makes a file descriptor or fails with -1.
-    let file = unsafe { libc::syscall(libc::SYS_perf_event_open, bytes.as_ptr(), task, cpu, leader, FLAG_CLOEXEC) };
-    let file = i32::try_from(file).unwrap_or(-1);
-    if file < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
 fn emulator() -> EmulatorFact {

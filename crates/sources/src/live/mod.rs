@@ -2,6 +2,8 @@
 
 pub mod event;
 pub mod open;
+pub mod period;
+pub mod pmu;
 mod refusal;
 pub mod ring;
 pub mod time;

@@ -1,0 +1,263 @@
+//! Engine `pmu`: which events to open for what this machine's PMUs offer.
+//!
+//! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried (`crate::doctor`) into requests for [`super::open`]. On
+//! hybrid processors each kind of core has its own PMU, so several plans' requests stand side by side, each on its own CPUs.
+
+use numapilot_machine::parse_cpu_list;
+use numapilot_perf::EventAttr;
+use numapilot_perf::abi::attr_flag;
+use numapilot_perf::pmu::{Offer, Pmu, PmuError, Sampler, Wish, offers};
+
+use super::event::{EventKind, EventRequest};
+use super::period::PeriodRange;
+use crate::doctor::{Answer, SamplerFact};
+
+/// What is wanted of the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PmuOptions {
+    /// How they are spaced.
+    pub pace: Pace,
+    /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
+    pub least_latency: u64,
+    /// Frames of call chains.
+    pub max_stack: u16,
+    /// Whole CPUs rather than single programs.
+    pub is_system: bool,
+}
+
+/// How samples are spaced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// One in so many events, as the user said.
+    Fixed(u64),
+    /// So many per second and CPU. The kernel adapts the period of each task's events itself; every sample says its own.
+    PerSecond(u32),
+}
+
+/// Period that a recording begins with where the hardware cannot be given a rate (SPE).
+const FIRST_PERIOD: u64 = 50_000;
+/// Bytes of SPE packets per CPU: a quarter of a second at 10,000 records per second, several times over.
+const AUX_BYTES: usize = 1 << 20;
+
+/// What to open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PmuPlan {
+    /// Events.
+    pub requests: Vec<EventRequest>,
+    /// Periods that each request takes.
+    pub ranges: Vec<PeriodRange>,
+    /// Samples carry physical addresses, so that homes are known.
+    pub has_physical: bool,
+    /// What of it is worth telling, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Plans events for everything that `facts` say works.
+///
+/// # Errors
+/// If a PMU's own event does not fit its own format.
+pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result<PmuPlan, PmuError> {
+    let works = |fact: &SamplerFact| if options.is_system { fact.system } else { fact.own } == Answer::Works;
+    let usable: Vec<&SamplerFact> = facts.iter().filter(|fact| works(fact)).collect();
+    // Either all have physical addresses or none: the kernel's right is the same for all of them.
+    let has_physical = !usable.is_empty() && usable.iter().all(|fact| fact.physical.works());
+    let period = match options.pace {
+        Pace::Fixed(period) => period,
+        Pace::PerSecond(_) => FIRST_PERIOD,
+    };
+    let callchain = options.max_stack > 0;
+    let wish =
+        Wish { period, least_latency: options.least_latency, physical: has_physical, callchain, ..Wish::default() };
+    let mut out = PmuPlan { has_physical, ..PmuPlan::default() };
+    for offer in offers(pmus, &wish)? {
+        let is_usable = |fact: &&SamplerFact| fact.pmu == offer.pmu && fact.sampler == name_of(offer.sampler);
+        if usable.iter().any(|fact| is_usable(fact)) {
+            out.add(&offer, pmus, options);
+        }
+    }
+    Ok(out)
+}
+
+/// A sampler's name in facts.
+#[must_use]
+pub fn name_of(sampler: Sampler) -> &'static str {
+    match sampler {
+        Sampler::IbsOp => "ibs_op",
+        Sampler::PebsLoads => "pebs-loads",
+        Sampler::PebsStores => "pebs-stores",
+        Sampler::Spe => "spe",
+    }
+}
+
+impl PmuPlan {
+    fn add(&mut self, offer: &Offer, pmus: &[Pmu], options: &PmuOptions) {
+        let pmu = pmus.iter().find(|pmu| pmu.name == offer.pmu);
+        let cpus = offer.cpus.as_deref().and_then(|list| parse_cpu_list(list).ok());
+        let cpus: Option<Vec<u32>> = cpus.map(|list| list.into_iter().collect());
+        let last = offer.events.len().saturating_sub(1);
+        for (index, event) in offer.events.iter().enumerate() {
+            let is_helper = index < last;
+            let mut attr = event.clone();
+            attr.flags |= 1 << attr_flag::EXCLUDE_CALLCHAIN_KERNEL;
+            if !is_helper {
+                pace(&mut attr, offer.sampler, options.pace);
+            }
+            let is_spe = offer.sampler == Sampler::Spe;
+            if is_spe {
+                // Packets name no thread; who runs on the CPU is told by context switches.
+                attr.flags |= 1 << attr_flag::CONTEXT_SWITCH;
+            }
+            self.requests.push(EventRequest {
+                name: event_name(offer, is_helper),
+                kind: kind(offer.sampler, is_helper),
+                attr,
+                max_stack: options.max_stack,
+                cpus: cpus.clone(),
+                joins_group: index > 0,
+                aux_bytes: if is_spe { AUX_BYTES } else { 0 },
+                aux_watermark: if is_spe { (AUX_BYTES / 4) as u32 } else { 0 },
+                ..EventRequest::default()
+            });
+            self.ranges.push(range(offer.sampler, pmu));
+        }
+        self.notes.extend(offer.lacking.iter().map(|what| format!("{}: {what}", offer.pmu)));
+    }
+}
+
+fn pace(attr: &mut EventAttr, sampler: Sampler, pace: Pace) {
+    // SPE refuses rates (`arm_spe_pmu_event_init`).
+    if let (Pace::PerSecond(rate), false) = (pace, sampler == Sampler::Spe) {
+        attr.flags |= 1 << attr_flag::FREQ;
+        attr.period_or_freq = u64::from(rate.max(1));
+    }
+}
+
+fn kind(sampler: Sampler, is_helper: bool) -> EventKind {
+    match sampler {
+        _ if is_helper => EventKind::Helper,
+        Sampler::IbsOp => EventKind::Ibs,
+        Sampler::PebsLoads | Sampler::PebsStores | Sampler::Spe => EventKind::Access,
+    }
+}
+
+fn event_name(offer: &Offer, is_helper: bool) -> String {
+    let event = match offer.sampler {
+        _ if is_helper => "mem-loads-aux",
+        Sampler::IbsOp => return "ibs_op//".to_owned(),
+        Sampler::PebsLoads => "mem-loads",
+        Sampler::PebsStores => "mem-stores",
+        Sampler::Spe => "",
+    };
+    format!("{}/{event}/", offer.pmu)
+}
+
+/// Periods that the hardware takes: IBS as `arch/x86/events/amd/ibs.c` checks them; PEBS any, but below a thousand the interrupts leave no
+/// time for the program; SPE as its PMSIRR register holds them, from the interval that it asks for.
+fn range(sampler: Sampler, pmu: Option<&Pmu>) -> PeriodRange {
+    match sampler {
+        Sampler::IbsOp => PeriodRange { least: 0x90, greatest: 0x7f_ffff0, step: 16 },
+        Sampler::PebsLoads | Sampler::PebsStores => PeriodRange { least: 1000, greatest: 1 << 31, step: 1 },
+        Sampler::Spe => {
+            let least = pmu.and_then(|pmu| pmu.caps.get("min_interval")?.parse().ok()).unwrap_or(1024);
+            PeriodRange { least, greatest: 0xffff_ff00, step: 256 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Machines of several kinds, from the trees in `testdata/pmu`.
+
+    use std::path::Path;
+
+    use numapilot_perf::abi::sample;
+    use numapilot_perf::pmu;
+
+    use super::*;
+
+    const OPTIONS: PmuOptions =
+        PmuOptions { pace: Pace::PerSecond(1000), least_latency: 30, max_stack: 64, is_system: false };
+
+    fn pmus(tree: &str) -> Vec<Pmu> {
+        pmu::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pmu").join(tree)).unwrap()
+    }
+
+    /// Facts that say that everything which is offered works.
+    fn all(pmus: &[Pmu]) -> Vec<SamplerFact> {
+        let offered = offers(pmus, &Wish::default()).unwrap().into_iter();
+        offered
+            .map(|offer| SamplerFact {
+                sampler: name_of(offer.sampler).to_owned(),
+                pmu: offer.pmu,
+                own: Answer::Works,
+                physical: Answer::Works,
+                system: Answer::Works,
+                can_leave_kernel_out: true,
+            })
+            .collect()
+    }
+
+    fn planned(tree: &str) -> PmuPlan {
+        let pmus = pmus(tree);
+        let plan = plan(&pmus, &all(&pmus), &OPTIONS).unwrap();
+        assert_eq!(plan.requests.len(), plan.ranges.len());
+        plan
+    }
+
+    #[test]
+    fn ibs_is_one_event_at_the_kernels_pace() {
+        let plan = planned("amd-zen5");
+        let [request] = &plan.requests[..] else { panic!("{plan:?}") };
+        assert_eq!((request.name.as_str(), request.kind, request.joins_group), ("ibs_op//", EventKind::Ibs, false));
+        assert!(request.attr.is_freq() && request.attr.period_or_freq == 1000);
+        assert!(request.attr.samples(sample::RAW) && request.attr.samples(sample::PHYS_ADDR) && plan.has_physical);
+        assert_eq!(request.attr.config1, 128, "the latency is rounded up to what the hardware knows");
+        let fixed = PmuOptions { pace: Pace::Fixed(200_000), ..OPTIONS };
+        let pmus = pmus("amd-zen5");
+        let plan = super::plan(&pmus, &all(&pmus), &fixed).unwrap();
+        assert_eq!((plan.requests[0].attr.is_freq(), plan.requests[0].attr.period_or_freq), (false, 200_000));
+    }
+
+    #[test]
+    fn loads_follow_their_helper_in_its_group_and_stores_stand_alone() {
+        let plan = planned("intel-sapphire-rapids");
+        let shown: Vec<_> = plan.requests.iter().map(|r| (r.name.as_str(), r.kind, r.joins_group)).collect();
+        let want = [
+            ("cpu/mem-loads-aux/", EventKind::Helper, false),
+            ("cpu/mem-loads/", EventKind::Access, true),
+            ("cpu/mem-stores/", EventKind::Access, false),
+        ];
+        assert_eq!(shown, want);
+        // A helper that gave samples of its own would be counted twice.
+        assert_eq!(plan.requests[0].attr.period_or_freq, 0);
+        assert_eq!(planned("intel-skylake").requests.len(), 2);
+    }
+
+    #[test]
+    fn cores_of_a_hybrid_processor_are_opened_on_their_own_cpus() {
+        let plan = planned("intel-hybrid");
+        assert!(plan.requests.iter().all(|request| request.cpus == Some((0..16).collect())), "{plan:?}");
+    }
+
+    #[test]
+    fn spe_has_an_aux_area_a_period_and_context_switches() {
+        let plan = planned("arm-neoverse-n1");
+        let [request] = &plan.requests[..] else { panic!("{plan:?}") };
+        assert_eq!(request.aux_bytes, AUX_BYTES);
+        assert!(!request.attr.is_freq() && request.attr.flag(attr_flag::CONTEXT_SWITCH));
+        assert_eq!(plan.ranges[0], PeriodRange { least: 1024, greatest: 0xffff_ff00, step: 256 });
+        assert_eq!(request.cpus.as_ref().map(Vec::len), Some(80));
+    }
+
+    #[test]
+    fn what_was_refused_is_not_asked_for_again() {
+        let pmus = pmus("intel-skylake");
+        let mut facts = all(&pmus);
+        facts[1].own = Answer::Refused(libc::EINVAL);
+        facts[0].physical = Answer::Refused(libc::EACCES);
+        let plan = super::plan(&pmus, &facts, &OPTIONS).unwrap();
+        assert_eq!(plan.requests.len(), 1);
+        assert!(!plan.has_physical && !plan.requests[0].attr.samples(sample::PHYS_ADDR));
+        assert_eq!(super::plan(&pmus, &[], &OPTIONS).unwrap(), PmuPlan::default());
+    }
+}
