@@ -147,6 +147,34 @@ fn records_take_any_bytes() {
     assert!(looked_at > 100_000);
 }
 
+/// Recordings of perf and synthesised ones: files, a pipe's stream, compressed records, AUX traces, the other byte order.
+#[test]
+fn files_take_any_bytes() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let mut looked_at = 0;
+    for (seed, name) in (1..).zip(["perf/pipe.data", "perf/compressed.data", "perf/physical.data"].into_iter().chain([
+        "perf-streams/spe-neoverse-n1.data",
+        "perf-streams/ibs-zen4.data",
+        "perf-streams/pebs-big-endian.data",
+    ])) {
+        let whole = std::fs::read(testdata.join(name)).unwrap();
+        let sound = entries::file(&whole);
+        assert!(sound > 5, "{name}: {sound} records");
+        let mut random = Random(seed);
+        for round in 0..120 {
+            // Damage in the head, which says where everything is, is worth most.
+            let mut bytes = mutate(&whole, &mut random);
+            let head = bytes.len().min(1024);
+            let damaged = mutate(&bytes[..head], &mut random);
+            bytes.splice(..head, damaged);
+            let result = std::panic::catch_unwind(|| entries::file(&bytes));
+            looked_at += result.unwrap_or_else(|_| panic!("{name}: round {round} of seed {seed}"));
+        }
+    }
+    eprintln!("{looked_at} records");
+    assert!(looked_at > 10_000);
+}
+
 /// `fuzz/corpus/perf_records` was written by this test with NUMAPILOT_WRITE_GOLDEN=1.
 #[test]
 fn the_seeds_are_what_the_encoder_writes() {

@@ -399,7 +399,9 @@ impl<R: Read> Walker<R> {
         let mut left = u64::from(size).next_multiple_of(8);
         while left > 0 {
             let step = left.min(1 << 16);
-            self.fill(step as usize)?;
+            if !self.fill(step as usize)? {
+                break;
+            }
             left -= step;
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! The decoder's entry function: takes any bytes, must neither panic nor hang. Shared by the libFuzzer target in `fuzz/` and by `mutations.rs`.
+//! The decoders' entry functions: they take any bytes, and must neither panic nor hang. Shared by the libFuzzer target in `fuzz/` and by `mutations.rs`.
 #![allow(dead_code, missing_docs)]
 
 use numapilot_perf::data_src::DataSource;
+use numapilot_perf::file::Walker;
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::spe::{Records, SourceTable};
 use numapilot_perf::{Bytes, Endian, EventAttr, Header, MemoryAccess, Record, Sample, Session, SideBand};
@@ -103,3 +104,43 @@ fn look_at_side_band(record: &SideBand<'_>) {
         _ => {}
     }
 }
+
+/// Walks a whole `perf.data`, as a file and as a stream, decoding every record. Returns how many records there were.
+pub fn file(bytes: &[u8]) -> u64 {
+    let path = std::path::Path::new("fuzzed.data");
+    let mut count = 0;
+    if let Ok(walker) = Walker::open(std::io::Cursor::new(bytes), path) {
+        count += walk(walker, bytes.len());
+    }
+    if let Ok(walker) = Walker::open_stream(bytes, path) {
+        count += walk(walker, bytes.len());
+    }
+    count
+}
+
+fn walk<R: std::io::Read>(mut walker: Walker<R>, length: usize) -> u64 {
+    let mut count = 0;
+    // Compressed records may hold any number of others; so many are enough to see whether it holds.
+    while count < RECORDS_MAX {
+        match walker.next() {
+            Ok(Some(item)) => {
+                let (header, body, offset) = (item.header, item.body.to_vec(), item.offset);
+                let mut packets = Records::new(item.aux);
+                packets.by_ref().for_each(drop);
+                assert!(packets.consumed() <= item.aux.len());
+                look_at(walker.session(), header, &body, offset);
+                count += 1;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                assert!(error.to_string().contains("fuzzed.data"), "{error}");
+                break;
+            }
+        }
+    }
+    assert!(walker.torn_at().is_none_or(|at| at <= length as u64));
+    count
+}
+
+/// Records of one file that are looked at.
+const RECORDS_MAX: u64 = 100_000;
