@@ -259,6 +259,9 @@ pub struct ReportArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
+    /// Every finding with its evidence and the price of every fix, also of those that would lose
+    #[arg(long)]
+    pub findings: bool,
     /// One object or site: a number from the table (S3 or 1734) or a name
     #[arg(long, value_name = "ID|NAME")]
     pub object: Option<String>,

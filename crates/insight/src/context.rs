@@ -1,9 +1,10 @@
 //! What an analysis looks at: a trace, the machine's nodes, and a filter.
 
 use numapilot_flows::{AccessRef, Filter, Trace};
-use numapilot_machine::NodeId;
+use numapilot_machine::{Machine, NodeId};
 
 use crate::estimate::Tally;
+use crate::patterns::Findings;
 
 /// An analysis of the part of a trace that a filter lets pass. Cheap to make; each method walks the flows that it needs.
 #[derive(Clone, Debug)]
@@ -58,6 +59,12 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn node_position(&self, node: NodeId) -> Option<usize> {
         self.position.get(usize::from(node.0)).filter(|&&index| index != u16::MAX).map(|&index| usize::from(index))
+    }
+
+    /// Named patterns with their fixes and prices, on `machine`; what cannot be said, and why, where evidence is missing.
+    #[must_use]
+    pub fn findings(&self, machine: Option<&Machine>) -> Findings {
+        crate::patterns::find(self, machine)
     }
 
     pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {

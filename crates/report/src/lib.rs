@@ -4,6 +4,7 @@
 pub mod check;
 pub mod compare;
 pub mod export;
+pub mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod heading;

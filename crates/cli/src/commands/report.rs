@@ -13,6 +13,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_report::Heading;
 use numapilot_report::export::Export;
+use numapilot_report::findings;
 use numapilot_report::html;
 use numapilot_report::json;
 use numapilot_report::text;
@@ -201,6 +202,11 @@ impl View<'_> {
         let mut parts = vec![text::headline(&analysis.headline(), analysis.nodes(), look)];
         parts.push(text::heading(self.heading, look));
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
+        if arguments.findings || self.is_whole() {
+            let found = analysis.findings(self.machine);
+            let body = findings::text(&found, self.trace, self.machine, arguments.findings, look);
+            parts.push(section("FINDINGS", body));
+        }
         let before = parts.len();
         if let Some(name) = &arguments.object {
             for chosen in choose_objects(self.trace, "--object", name)? {
@@ -239,6 +245,13 @@ impl View<'_> {
         Ok(parts.join("\n"))
     }
 
+    /// Whether the report is of the whole recording, and of no part of it in particular.
+    fn is_whole(&self) -> bool {
+        let asked = self.arguments;
+        let drills = asked.functions || asked.stacks || asked.threads || asked.matrix || asked.instances;
+        !drills && asked.object.is_none() && asked.thread.is_none() && self.scope().is_empty()
+    }
+
     fn links_text(&self, analysis: &Analysis<'_>, look: Look) -> String {
         let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
         let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
@@ -260,6 +273,9 @@ impl View<'_> {
         let links =
             self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
+        if arguments.findings || self.is_whole() {
+            out["findings"] = findings::json(&analysis.findings(self.machine), self.trace, self.machine);
+        }
         if let Some(name) = &arguments.object {
             let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?
                 .iter()

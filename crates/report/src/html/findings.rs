@@ -2,14 +2,19 @@
 //!
 //! Every number in them is one of `insight`'s; what to do follows from the pattern alone and promises no gain.
 
+use numapilot_flows::Trace;
 use numapilot_insight::DecisionRow;
+use numapilot_insight::Findings;
 use numapilot_insight::Headline;
 use numapilot_insight::Pattern;
 use numapilot_insight::RowKey;
+use numapilot_insight::Subject;
 use numapilot_insight::Verdict;
+use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use serde::Serialize;
 
+use crate::findings::{evidence_words, fix_words, gain_words, nothing_words, subject_words};
 use crate::units;
 
 /// Objects with a sentence.
@@ -38,7 +43,10 @@ pub struct Finding {
 
 /// One sentence on the whole, for the top of the page.
 #[must_use]
-pub fn verdict(headline: &Headline, nodes: &[NodeId]) -> Vec<Words> {
+pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<Words> {
+    if let Some(words) = nothing_words(found).filter(|_| headline.verdict != Verdict::NothingSeen) {
+        return vec![strong(&words)];
+    }
     let totals = &headline.totals;
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
@@ -64,6 +72,29 @@ pub fn verdict(headline: &Headline, nodes: &[NodeId]) -> Vec<Words> {
             vec![strong("Accesses travel and pile up:"), plain(&format!(" {busiest}."))]
         }
     }
+}
+
+/// What `insight` found, with the best fix of each and its price; empty where it found nothing.
+#[must_use]
+pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec<Finding> {
+    let finding = |finding: &numapilot_insight::Finding| {
+        let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
+        let fix = finding.fixes.first().map_or_else(String::new, |fix| {
+            let by = if fix.kind.works_by_plan() { "" } else { " Needs a change of the source." };
+            format!("To do: {}: {}.{by}", fix_words(fix, trace), gain_words(&fix.gain))
+        });
+        Finding {
+            site: if let Subject::Site(site) = finding.subject { Some(site.0) } else { None },
+            says: vec![
+                strong(&subject_words(&finding.subject, trace, machine)),
+                plain(": "),
+                strong(finding.pattern.name()),
+                plain(&format!(". {}.", evidence.join("; "))),
+            ],
+            advice: fix,
+        }
+    };
+    found.findings.iter().take(SENTENCES).map(finding).collect()
 }
 
 /// The objects that matter most, first those that draw most remote accesses.

@@ -3,6 +3,7 @@
 
 use numapilot_insight::Analysis;
 use numapilot_insight::DecisionRow;
+use numapilot_insight::Findings;
 use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
 use numapilot_insight::Matrix;
@@ -43,10 +44,11 @@ pub struct Figures {
     matrix: Matrix,
     threads: Vec<ThreadRow>,
     functions: Vec<FunctionRow>,
+    findings: Findings,
 }
 
 impl Figures {
-    pub fn of(analysis: &Analysis<'_>) -> Figures {
+    pub fn of(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Figures {
         let sites = analysis.sites();
         Figures {
             headline: analysis.headline_of(&sites),
@@ -54,6 +56,7 @@ impl Figures {
             matrix: analysis.matrix(),
             threads: analysis.threads(),
             functions: analysis.functions(),
+            findings: analysis.findings(machine),
         }
     }
 }
@@ -61,10 +64,13 @@ impl Figures {
 /// Puts it together. The columns must be complete: their texts are part of it.
 pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
-    let Figures { headline, sites, matrix, threads, functions } = figures;
+    let Figures { headline, sites, matrix, threads, functions, findings: priced } = figures;
     let duration = headline.totals.duration.0;
-    let verdict = findings::verdict(headline, analysis.nodes());
-    let found = findings::findings(sites, analysis.nodes());
+    let verdict = findings::verdict(headline, priced, analysis.nodes());
+    let mut found = findings::priced(priced, analysis.trace(), page.machine);
+    if found.is_empty() {
+        found = findings::findings(sites, analysis.nodes());
+    }
     let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
     let filter = analysis.filter();
     let summary = summary(headline, &verdict, &found);

@@ -41,7 +41,7 @@ pub struct Page<'a> {
 pub fn html(page: &Page<'_>) -> String {
     // Both walk every access several times; neither needs the other.
     let (cube, figures) = std::thread::scope(|scope| {
-        let figures = scope.spawn(|| head::Figures::of(page.analysis));
+        let figures = scope.spawn(|| head::Figures::of(page.analysis, page.machine));
         (page.analysis.cube(ROW_BUDGET), figures.join())
     });
     let figures = figures.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

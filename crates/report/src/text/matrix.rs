@@ -77,7 +77,7 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
     text
 }
 
-fn end(machine: &Machine, end: Endpoint) -> String {
+pub(crate) fn end(machine: &Machine, end: Endpoint) -> String {
     match end {
         Endpoint::Node(node) => format!("node {node}"),
         Endpoint::Router(router) => {

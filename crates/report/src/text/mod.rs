@@ -12,6 +12,7 @@ mod timeline;
 
 pub use code::functions;
 pub use code::stacks;
+pub(crate) use matrix::end;
 pub use matrix::links;
 pub use matrix::matrix;
 pub use object::object;

@@ -1,0 +1,194 @@
+//! Pages as all objects together use them: who shares a page with whom, which pages draw too much, and who had a page before.
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use numapilot_flows::{AccessRef, ObjectKind};
+use numapilot_machine::Machine;
+
+use crate::context::Analysis;
+use crate::estimate::{Estimate, Tally, Weight};
+use crate::usage::{NONE, index_of};
+
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Small pages in a large one.
+pub(crate) const PER_LARGE: u64 = 512;
+/// Share of a page's accesses below which a node is a passer-by.
+const PASSER_BY: f64 = 0.1;
+/// Pages at each end of an object that are looked at for earlier owners: recycled blocks are small.
+const RECYCLED_PAGES: u64 = 8;
+
+/// A process and a page number.
+pub(crate) type Page = (u32, u64);
+
+/// A page that draws more than its part.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HotPage {
+    pub page: Page,
+    /// Of all memory accesses.
+    pub share: Estimate,
+    /// Nodes that use it.
+    pub nodes: u32,
+}
+
+/// Accesses of a page by one node.
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeUse {
+    count: f64,
+    /// Sums of times and of their squares, in seconds, by count.
+    times: f64,
+    squares: f64,
+}
+
+impl NodeUse {
+    /// When it used the page, mostly: one standard deviation around the mean. Strays at other times do not stretch it.
+    fn span(&self) -> (f64, f64) {
+        let mean = self.times / self.count;
+        let deviation = (self.squares / self.count - mean * mean).max(0.0).sqrt();
+        (mean - deviation, mean + deviation)
+    }
+}
+
+/// Accesses of a page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Use {
+    from: Vec<NodeUse>,
+    pub all: Tally,
+    pub home: u16,
+    /// The home changed.
+    pub moved: bool,
+}
+
+impl Use {
+    fn add(&mut self, from: u16, home: u16, weight: Weight, access: &AccessRef) {
+        let from = usize::from(from);
+        if from >= self.from.len() {
+            self.from.resize(from + 1, NodeUse::default());
+        }
+        let (count, time) = (f64::from(access.weight), access.time.0 as f64 * 1e-9);
+        self.from[from].count += count;
+        self.from[from].times += count * time;
+        self.from[from].squares += count * time * time;
+        self.moved |= self.all.samples > 0 && self.home != home;
+        self.home = home;
+        self.all.add(weight);
+    }
+
+    fn count(&self) -> f64 {
+        self.from.iter().map(|node| node.count).sum()
+    }
+
+    /// Nodes that use it, passers-by left out.
+    pub fn users(&self) -> u32 {
+        let all = self.count();
+        self.from.iter().filter(|node| node.count > PASSER_BY * all).count() as u32
+    }
+
+    /// Whether several nodes use it in the same stretch of time; memory that was freed and handed on is used by one after the other.
+    fn is_shared(&self) -> bool {
+        let all = self.count();
+        let mut spans: Vec<(f64, f64)> =
+            self.from.iter().filter(|node| node.count > PASSER_BY * all).map(NodeUse::span).collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
+    }
+
+    fn main_user(&self) -> Option<usize> {
+        (0..self.from.len()).max_by(|&a, &b| self.from[a].count.total_cmp(&self.from[b].count).then(b.cmp(&a)))
+    }
+}
+
+/// Of all pages on which the sites of interest have objects, and of the large pages around them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageUse {
+    pub small: HashMap<Page, Use>,
+    pub large: HashMap<Page, Use>,
+    /// Large pages whose small pages are used by different nodes and all lie on one.
+    mixed_large: HashSet<Page>,
+    /// Nodes whose threads had a heap block there, as bits, and when the last of another node's died is not kept: any earlier life counts.
+    earlier: HashMap<Page, Vec<(u64, u16)>>,
+}
+
+impl PageUse {
+    /// Walks all accesses once. `wanted`: sites.
+    pub fn of(analysis: &Analysis<'_>, machine: &Machine, seats: &[Option<u16>], wanted: &HashSet<u32>) -> PageUse {
+        let trace = analysis.trace();
+        let process_of =
+            |thread: numapilot_trace::ids::ThreadIndex| trace.thread(thread).map_or(0, |thread| thread.process.0);
+        let mut pages = PageUse::default();
+        let site_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| o.site.0);
+        let mut regions: HashSet<Page> = HashSet::new();
+        for access in analysis.accesses().filter(|access| site_of(access).is_some_and(|site| wanted.contains(&site))) {
+            regions.insert((process_of(access.thread), access.address.0 / PAGE_BYTES / PER_LARGE));
+        }
+        for access in analysis.accesses() {
+            let process = process_of(access.thread);
+            let page = access.address.0 / PAGE_BYTES;
+            let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&(process, page / PER_LARGE)))
+            else {
+                continue;
+            };
+            let from = seats[access.thread.0 as usize].unwrap_or(from);
+            let home = index_of(machine, access.home).unwrap_or(NONE);
+            let weight = Weight::from(&access);
+            pages.small.entry((process, page)).or_default().add(from, home, weight, &access);
+            pages.large.entry((process, page / PER_LARGE)).or_default().add(from, home, weight, &access);
+        }
+        pages.find_mixed_large();
+        pages.find_earlier(analysis, machine, wanted);
+        pages
+    }
+
+    /// Large pages: all on one node, while their small pages have each one user, and not all the same.
+    fn find_mixed_large(&mut self) {
+        let mut users: HashMap<Page, (u64, f64, f64)> = HashMap::new();
+        for ((process, page), used) in self.small.iter().filter(|(_, used)| used.all.samples > 1) {
+            let Some(user) = used.main_user() else { continue };
+            let entry = users.entry((*process, page / PER_LARGE)).or_default();
+            entry.0 |= 1 << (user % 64);
+            entry.1 += used.from[user].count;
+            entry.2 += used.all.weight;
+        }
+        let mixed = users.into_iter().filter(|(page, (users, own, all))| {
+            users.count_ones() > 1
+                && *own > (1.0 - PASSER_BY) * all
+                && self.large.get(page).is_some_and(|used| !used.moved)
+        });
+        self.mixed_large = mixed.map(|(page, _)| page).collect();
+    }
+
+    /// Who allocated heap blocks on these pages, in order of birth.
+    fn find_earlier(&mut self, analysis: &Analysis<'_>, machine: &Machine, wanted: &HashSet<u32>) {
+        let trace = analysis.trace();
+        let is_heap = |site: u32| trace.sites().get(site as usize).is_some_and(|site| site.kind == ObjectKind::Heap);
+        if !wanted.iter().any(|&site| is_heap(site)) {
+            return;
+        }
+        for object in trace.objects().iter().filter(|object| is_heap(object.site.0)) {
+            let Some(node) = index_of(machine, object.node) else { continue };
+            for page in end_pages(object.address.0, object.bytes) {
+                let page = (object.process.0, page);
+                if self.small.contains_key(&page) {
+                    self.earlier.entry(page).or_default().push((object.birth.0, node));
+                }
+            }
+        }
+    }
+
+    /// Whether several nodes' objects share the page; at the small size, and at the large one only.
+    pub fn mixed(&self, page: Page) -> (bool, bool) {
+        let small = self.small.get(&page).is_some_and(Use::is_shared);
+        (small, !small && self.mixed_large.contains(&(page.0, page.1 / PER_LARGE)))
+    }
+
+    /// Whether a thread of `node` had a heap block on the page before `birth`.
+    pub fn was_used_by(&self, page: Page, node: u16, birth: u64) -> bool {
+        self.earlier.get(&page).is_some_and(|lives| lives.iter().any(|&(born, of)| born < birth && of == node))
+    }
+}
+
+/// The first and last pages of an object.
+fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = u64> {
+    let (first, last) = (address / PAGE_BYTES, (address + bytes.max(1) - 1) / PAGE_BYTES);
+    let head = first..(first + RECYCLED_PAGES).min(last + 1);
+    let tail = head.end.max(last.saturating_sub(RECYCLED_PAGES - 1))..last + 1;
+    head.chain(tail)
+}

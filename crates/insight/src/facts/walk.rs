@@ -1,0 +1,334 @@
+//! The walk over one site's flows.
+
+use foldhash::{HashMap, HashMapExt, HashSet};
+use numapilot_flows::{AccessRef, Object, SiteId};
+
+use super::dominance::ByNode;
+use super::lines::{Lines, key};
+use super::pages::{HotPage, PAGE_BYTES, Page, Use};
+use super::{SiteFacts, Survey};
+use crate::estimate::{Estimate, Tally, Weight};
+use crate::usage::{Cell, FALSE_SHARED, NONE, PARTS, SHARED, Usage, index_of, part_of};
+
+/// Others have begun to use an object when they have made this share of their accesses: one stray access is no beginning.
+const BEGUN: f64 = 0.02;
+/// Pages in a block: where a page has too few samples, its block speaks for it.
+const BLOCK_PAGES: u64 = 16;
+/// Neighbours, on each side, whose majority says which node uses an object at a moment.
+const NEIGHBOURS: usize = 2;
+
+/// One sampled access as the walk needs it.
+#[derive(Clone, Copy)]
+struct Sample {
+    access: AccessRef,
+    /// Node it came from, and that of its thread's seat.
+    from: u16,
+    seat: u16,
+    home: u16,
+    process: u32,
+    page: u64,
+    weight: Weight,
+}
+
+#[derive(Default)]
+struct Sums {
+    opening: Tally,
+    after: Tally,
+    remote: Tally,
+    known: Tally,
+    by_allocator: Tally,
+    with_allocator: Tally,
+    agree: Tally,
+    judged: Tally,
+    page_agree: Tally,
+    writes: Tally,
+    on_first: Tally,
+    mixed_small: Tally,
+    mixed_large: Tally,
+    recycled: Tally,
+    remote_heap: Tally,
+    turns: f64,
+    turns_expected: f64,
+    turns_samples: u64,
+    stretches: u64,
+    stretches_ns: f64,
+    main: Vec<f64>,
+    first_locations: HashMap<u32, f64>,
+}
+
+/// Samples by node with each part of the cache lines apart, for a page, a block or an instance.
+#[derive(Clone, Default)]
+struct Votes(Vec<[f32; PARTS]>);
+
+impl Votes {
+    fn add(&mut self, node: u16, part: u8, count: f32) {
+        let node = usize::from(node);
+        if node >= self.0.len() {
+            self.0.resize(node + 1, [0.0; PARTS]);
+        }
+        self.0[node][usize::from(part)] += count;
+    }
+
+    /// The node with most accesses, by the samples of the other parts.
+    fn without(&self, part: u8) -> Option<u16> {
+        let of = |votes: &[f32; PARTS]| votes.iter().sum::<f32>() - votes[usize::from(part)];
+        let best = self.0.iter().map(of).enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+        (best.1 > 0.0).then_some(best.0 as u16)
+    }
+}
+
+/// Walks every instance of `site`.
+pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> SiteFacts {
+    let trace = survey.analysis.trace();
+    let nodes = survey.machine.nodes().len();
+    let mut facts = SiteFacts { site, from: vec![0.0; nodes], on: vec![0.0; nodes], ..SiteFacts::default() };
+    let mut sums = Sums { main: vec![0.0; nodes], ..Sums::default() };
+    let mut lines = Lines::new();
+    let mut cells: Vec<(Cell, f64, (u32, u64))> = Vec::new();
+    for object in trace.objects().iter().filter(|object| object.site == site) {
+        let samples = samples(survey, object);
+        if samples.is_empty() {
+            continue;
+        }
+        facts.instances += 1;
+        facts.bytes = facts.bytes.saturating_add(object.bytes);
+        facts.samples += samples.len() as u64;
+        let opened = opening(&samples);
+        whole(survey, object, &samples, opened, &mut facts, &mut sums);
+        after(&samples[opened..], &mut facts, &mut sums);
+        for sample in &samples {
+            lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
+        }
+        refine(survey, &samples, opened, usage, &mut cells, &mut sums);
+    }
+    let (false_lines, share) = lines.judge(&facts.all);
+    facts.on_false_shared = share;
+    let false_lines: HashSet<(u32, u64)> = false_lines.into_iter().collect();
+    let mut refined: HashMap<Cell, f64> = HashMap::new();
+    for (mut cell, count, line) in cells {
+        cell.flags |= if false_lines.contains(&line) { FALSE_SHARED } else { 0 };
+        *refined.entry(cell).or_default() += count;
+    }
+    usage.refine(site.0, &refined);
+    finish(survey, sums, &mut facts);
+    facts
+}
+
+fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
+    let trace = survey.analysis.trace();
+    let sample = |access: AccessRef| {
+        let from = index_of(survey.machine, access.node)?;
+        Some(Sample {
+            access,
+            from,
+            seat: survey.seats[access.thread.0 as usize].unwrap_or(from),
+            home: index_of(survey.machine, access.home).unwrap_or(NONE),
+            process: trace.thread(access.thread).map_or(0, |thread| thread.process.0),
+            page: access.address.0 / PAGE_BYTES,
+            weight: Weight::from(&access),
+        })
+    };
+    trace.oef(object.id).filter(AccessRef::is_memory_access).filter_map(sample).collect()
+}
+
+/// How many samples belong to the opening: until others than the first node have begun. All of them, where nobody else comes.
+fn opening(samples: &[Sample]) -> usize {
+    let first = samples[0].seat;
+    let others = samples.iter().filter(|sample| sample.seat != first).count() as f64;
+    let mut seen = 0.0;
+    for (index, sample) in samples.iter().enumerate() {
+        seen += f64::from(u8::from(sample.seat != first));
+        if seen > BEGUN * others {
+            return index;
+        }
+    }
+    samples.len()
+}
+
+fn whole(
+    survey: &Survey<'_>,
+    object: &Object,
+    samples: &[Sample],
+    opened: usize,
+    facts: &mut SiteFacts,
+    sums: &mut Sums,
+) {
+    let allocator = object.thread.and_then(|thread| survey.seats[thread.0 as usize]);
+    let allocator = allocator.or_else(|| index_of(survey.machine, object.node)).filter(|_| object.thread.is_some());
+    let first = samples[0].seat;
+    for (index, sample) in samples.iter().enumerate() {
+        facts.all.add(sample.weight);
+        let count = f64::from(sample.access.weight);
+        if index < opened {
+            sums.opening.add(sample.weight);
+            if sample.access.is_write {
+                *sums.first_locations.entry(sample.access.location.0).or_default() += count;
+            }
+        }
+        if let Some(allocator) = allocator {
+            sums.with_allocator.add(sample.weight);
+            if allocator == sample.seat {
+                sums.by_allocator.add(sample.weight);
+            }
+        }
+        if sample.home == NONE {
+            continue;
+        }
+        facts.on[usize::from(sample.home)] += count;
+        sums.known.add(sample.weight);
+        if sample.home == first {
+            sums.on_first.add(sample.weight);
+        }
+        let page: Page = (sample.process, sample.page);
+        match survey.pages.mixed(page) {
+            (true, _) => sums.mixed_small.add(sample.weight),
+            (_, true) => sums.mixed_large.add(sample.weight),
+            _ => {}
+        }
+        if sample.home != sample.seat {
+            sums.remote.add(sample.weight);
+            sums.remote_heap.add(sample.weight);
+            if survey.pages.was_used_by(page, sample.home, object.birth.0) {
+                sums.recycled.add(sample.weight);
+            }
+        }
+    }
+}
+
+/// Who uses it when several do: at once or in turn, reading or writing.
+fn after(samples: &[Sample], facts: &mut SiteFacts, sums: &mut Sums) {
+    let mut by_node = ByNode::default();
+    for sample in samples {
+        by_node.add(sample.seat, sample.weight);
+        facts.from[usize::from(sample.seat)] += f64::from(sample.access.weight);
+        sums.after.add(sample.weight);
+        if sample.access.is_write {
+            sums.writes.add(sample.weight);
+            facts.write_samples += 1;
+        }
+    }
+    facts.after_samples += samples.len() as u64;
+    by_node.judge(&mut sums.agree, &mut sums.judged);
+    let weight: f64 = by_node.weight.iter().map(|tally| tally.weight).sum();
+    if let Some(main) = by_node.main() {
+        sums.main[usize::from(main)] += weight;
+    }
+    if samples.len() < 2 {
+        return;
+    }
+    let all = samples.len() as f64;
+    let squares: f64 = by_node.samples.iter().map(|&count| (f64::from(count) / all).powi(2)).sum();
+    sums.turns += samples.windows(2).filter(|pair| pair[0].seat != pair[1].seat).count() as f64;
+    sums.turns_expected += (all - 1.0) * (1.0 - squares);
+    sums.turns_samples += samples.len() as u64;
+    let users: Vec<u16> = (0..samples.len()).map(|index| user_at(samples, index)).collect();
+    sums.stretches += 1 + users.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+    let ends = (samples[0].access.time.0, samples[samples.len() - 1].access.time.0);
+    sums.stretches_ns += (ends.1 - ends.0) as f64;
+}
+
+/// The node that uses the object around a sample: the majority of its neighbours, itself included.
+fn user_at(samples: &[Sample], index: usize) -> u16 {
+    let near = &samples[index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(samples.len())];
+    let count = |node: u16| near.iter().filter(|sample| sample.seat == node).count();
+    near.iter().map(|sample| (count(sample.seat), sample.seat)).max().map_or(samples[index].seat, |(_, node)| node)
+}
+
+/// The cells of an instance, with what its pages' users and its own say.
+fn refine(
+    survey: &Survey<'_>,
+    samples: &[Sample],
+    opened: usize,
+    usage: &mut Usage,
+    cells: &mut Vec<(Cell, f64, (u32, u64))>,
+    sums: &mut Sums,
+) {
+    let mut pages: HashMap<Page, Votes> = HashMap::new();
+    let mut blocks: HashMap<Page, Votes> = HashMap::new();
+    let mut instance = Votes::default();
+    let from = if opened < samples.len() { opened } else { 0 };
+    for sample in &samples[from..] {
+        let (part, count) = (part_of(&sample.access), sample.access.weight as f32);
+        pages.entry((sample.process, sample.page)).or_default().add(sample.seat, part, count);
+        blocks.entry((sample.process, sample.page / BLOCK_PAGES)).or_default().add(sample.seat, part, count);
+        instance.add(sample.seat, part, count);
+    }
+    for (index, sample) in samples.iter().enumerate() {
+        let part = part_of(&sample.access);
+        let voted = |votes: Option<&Votes>| votes.and_then(|votes| votes.without(part));
+        let user = voted(pages.get(&(sample.process, sample.page)))
+            .or_else(|| voted(blocks.get(&(sample.process, sample.page / BLOCK_PAGES))))
+            .or_else(|| instance.without(part));
+        if index >= opened && user == Some(sample.seat) {
+            sums.page_agree.add(sample.weight);
+        }
+        let row = usage.row(&sample.access, sample.from);
+        let mut cell = usage.cell(survey.analysis, survey.machine, &sample.access, row);
+        cell.users = user.unwrap_or(sample.home);
+        cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
+        cell.flags |= if index >= opened { SHARED } else { 0 };
+        cells.push((cell, f64::from(sample.access.weight), key(sample.process, sample.access.address.0)));
+    }
+}
+
+fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
+    facts.remote = sums.remote.share_of(&sums.known);
+    facts.by_allocator = (sums.with_allocator.samples > 0).then(|| sums.by_allocator.share_of(&sums.with_allocator));
+    facts.opening = sums.opening.share_of(&facts.all);
+    facts.by_one_node = sums.agree.share_of(&sums.judged);
+    facts.by_page_user = sums.page_agree.share_of(&sums.after);
+    facts.writes = sums.writes.share_of(&sums.after);
+    facts.on_first_users = sums.on_first.share_of(&sums.known);
+    facts.on_mixed_small = sums.mixed_small.share_of(&sums.known);
+    facts.on_mixed_large = sums.mixed_large.share_of(&sums.known);
+    facts.recycled = sums.recycled.share_of(&sums.remote_heap);
+    facts.stretches = sums.stretches;
+    facts.stretch_ns = sums.stretches_ns / sums.stretches.max(1) as f64;
+    facts.turns = turns(&sums);
+    let all: f64 = sums.main.iter().sum();
+    let main = (0..sums.main.len()).max_by(|&a, &b| sums.main[a].total_cmp(&sums.main[b]).then(b.cmp(&a)));
+    facts.main_node = main.filter(|_| all > 0.0).map(|node| node as u16);
+    facts.main_node_share = main.filter(|_| all > 0.0).map_or(0.0, |node| sums.main[node] / all);
+    let trace = survey.analysis.trace();
+    let first = sums.first_locations.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
+    let location = first.map(|(&location, _)| trace.location(numapilot_flows::LocationId(location)));
+    facts.first_function = location.and_then(|l| l.frames.last()).map_or_else(String::new, |f| f.function.to_string());
+    hot_pages(survey, facts);
+}
+
+/// Observed over expected changes of node, with the interval of a count.
+fn turns(sums: &Sums) -> Estimate {
+    if sums.turns_expected <= 0.0 {
+        return Estimate { value: 0.0, low: 0.0, high: 1.0 };
+    }
+    let half = 1.96 * sums.turns.max(1.0).sqrt();
+    let of = |count: f64| (count / sums.turns_expected).max(0.0);
+    Estimate { value: of(sums.turns), low: of(sums.turns - half), high: of(sums.turns + half) }
+}
+
+/// Pages that draw more of all accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
+fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts) {
+    let trace = survey.analysis.trace();
+    let fair = 1.0 / survey.machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
+    let is_hot = |used: &Use| used.all.share_of(survey.all).low > fair && used.users() > 1;
+    let mut own: HashMap<Page, f64> =
+        survey.pages.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| (*page, 0.0)).collect();
+    if own.is_empty() {
+        return;
+    }
+    for object in trace.objects().iter().filter(|object| object.site == facts.site) {
+        for sample in samples(survey, object) {
+            if let Some(weight) = own.get_mut(&(sample.process, sample.page)) {
+                *weight += f64::from(sample.access.weight);
+            }
+        }
+    }
+    for (page, own) in own {
+        let used = &survey.pages.small[&page];
+        // Most of the page's accesses must be this site's.
+        if own > 0.5 * used.all.weight {
+            facts.hot.push(HotPage { page, share: used.all.share_of(survey.all), nodes: used.users() });
+        }
+    }
+    facts.hot.sort_by(|a, b| b.share.value.total_cmp(&a.share.value).then(a.page.cmp(&b.page)));
+}

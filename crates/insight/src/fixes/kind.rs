@@ -1,0 +1,75 @@
+//! What can be done about a pattern, as data.
+
+use numapilot_flows::SiteId;
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
+use serde::Serialize;
+
+use crate::estimate::Estimate;
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FixKind {
+    /// Allocate the objects on this node.
+    AllocateOnNode(NodeId),
+    /// Let the threads that use an object touch it first.
+    FirstTouchByUsers,
+    /// Move the object to the node that takes it over.
+    MigrateAtHandOver,
+    /// Spread the object's pages evenly over all nodes with memory.
+    Interleave,
+    /// Spread them in these proportions.
+    WeightedInterleave(Vec<(NodeId, u32)>),
+    /// A copy on each node, made after the initialisation.
+    Replicate,
+    /// Allocate from arenas of the allocating thread's node.
+    LocalArenas,
+    /// Let each thread touch its part first: in the initialisation loop, or by splitting the object over the nodes.
+    ParallelFirstTouch,
+    /// Keep threads on the node of their memory.
+    PinThreads,
+    /// Keep all threads of each process on one node.
+    PinProcesses,
+    /// Spread what lies on one hot page over several.
+    SpreadHot,
+    /// Give what each node uses cache lines (or pages) of its own.
+    SplitOrAlign,
+    /// Put it into the memory of nodes with CPUs.
+    NearTier,
+    /// Spread everything: what `numactl --interleave=all` does.
+    InterleaveAll,
+}
+
+impl FixKind {
+    /// Whether a plan file can do it without touching the source.
+    #[must_use]
+    pub fn works_by_plan(&self) -> bool {
+        !matches!(self, FixKind::Replicate | FixKind::SpreadHot | FixKind::SplitOrAlign)
+    }
+}
+
+/// A fix with its price.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fix {
+    /// What to do.
+    pub kind: FixKind,
+    /// With the objects of these sites; empty for threads, processes, or everything.
+    pub sites: Vec<SiteId>,
+    /// With these threads, and their nodes.
+    pub threads: Vec<(ThreadIndex, NodeId)>,
+    /// With these processes, and their nodes.
+    pub processes: Vec<(ProcessIndex, NodeId)>,
+    /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted, with its 95 % interval.
+    pub gain: Estimate,
+    /// Further memory that it takes, bytes.
+    pub more_bytes: u64,
+}
+
+impl Fix {
+    /// Whether it would make the program slower, within its interval.
+    #[must_use]
+    pub fn loses(&self) -> bool {
+        self.gain.high < 0.0
+    }
+}

@@ -1,0 +1,58 @@
+//! Concurrent, read-mostly: several nodes read an object at the same time, and after its initialisation hardly anybody writes.
+//!
+//! "Hardly" has a price: a write to a page with copies ends them, and each has to be made again; a copy saves, per read, at least what remote costs more than
+//! local on the idle machine. Above the share of writes where these meet, copies lose.
+
+use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use crate::estimate::Estimate;
+use crate::facts::SiteFacts;
+use crate::fixes::{FixKind, Wish, costs};
+
+pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
+    let most = writes_allowed(scene);
+    let bound = writes_bound(facts);
+    if facts.write_samples > 0 && bound.high >= most {
+        return None;
+    }
+    Some(Draft {
+        pattern: PatternKind::ConcurrentReadMostly,
+        subject: Subject::Site(facts.site),
+        at_stake,
+        evidence: vec![
+            share("of its accesses write, once it is shared (95 % bound)", bound),
+            share("of writes is what copies bear on this machine", Estimate::exact(most)),
+            number("nodes use it at the same time", users(facts) as f64, Unit::Count),
+            number("samples since it is shared", facts.after_samples as f64, Unit::Count),
+        ],
+        sure: Sure::below(bound, most, "bound on the share of writes"),
+        would_change: vec![format!(
+            "a write after the initialisation: read the source for one, or record longer ({:.0} samples without a write would bring the bound to {:.3} %)",
+            3.0 / most,
+            100.0 * most
+        )],
+        wishes: vec![Wish::of(FixKind::Replicate, facts), Wish::of(FixKind::Interleave, facts)],
+    })
+}
+
+/// Share of writes up to which a copy on every node gains on an idle machine.
+pub(super) fn writes_allowed(scene: &Scene<'_>) -> f64 {
+    let copies = scene.memory_nodes().saturating_sub(1) as f64;
+    let per_write_ns = costs::COLLAPSE_NS + copies * costs::MOVE_SMALL_NS;
+    let saving_ns = scene.idle_saving_ns();
+    saving_ns / (saving_ns + per_write_ns)
+}
+
+/// The share of writes with its bound: 3 over the number of samples where none writes.
+fn writes_bound(facts: &SiteFacts) -> Estimate {
+    if facts.write_samples > 0 {
+        return facts.writes;
+    }
+    Estimate { value: 0.0, low: 0.0, high: (3.0 / facts.after_samples.max(1) as f64).min(1.0) }
+}
+
+/// Nodes that make at least half of an even part of the accesses.
+pub(super) fn users(facts: &SiteFacts) -> usize {
+    let all: f64 = facts.from.iter().sum();
+    let some = facts.from.iter().filter(|count| **count > 0.0).count().max(1) as f64;
+    facts.from.iter().filter(|count| **count >= 0.5 * all / some).count()
+}

@@ -1,0 +1,130 @@
+//! From drafts to findings: which are worth a line, how sure each is, and, where there are none, why.
+
+use numapilot_machine::Machine;
+use numapilot_traffic::TrafficError;
+
+use super::{Confidence, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
+use crate::context::Analysis;
+use crate::fixes::{Shop, Wish};
+
+/// Share of accesses with unknown home beyond which nothing is said.
+const UNKNOWN_MAX: f64 = 0.5;
+
+/// Everything found in a whole recording.
+pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
+    let sums = analysis.sum();
+    if sums.all.samples == 0 {
+        return Findings { nothing: Some(Nothing::NothingSeen), ..Findings::default() };
+    }
+    let silent = |why: String| Findings { cannot_say: vec![why], ..Findings::default() };
+    let engine = analysis.trace().meta().engine.as_str();
+    if !analysis.filter().is_empty() {
+        return silent("Patterns and prices are those of a whole recording: leave the filters out.".into());
+    }
+    if matches!(engine, "fault" | "track") {
+        return silent(format!(
+            "Engine {engine} does not see how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
+             `--engine instrument`, or `pmu` where there is one."
+        ));
+    }
+    if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
+        return silent(
+            "The home node is unknown for more than half of the accesses; record from the program's start, or with physical addresses.".into(),
+        );
+    }
+    let Some(machine) = machine else {
+        return silent("The trace holds no description of its machine, so nothing has a price.".into());
+    };
+    judged(analysis, machine).unwrap_or_else(|error| silent(format!("Nothing has a price on this machine: {error}.")))
+}
+
+fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, TrafficError> {
+    let scene = Scene::new(analysis, machine)?;
+    let shop = Shop::new(&scene)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut dropped = 0;
+    for draft in drafts(&scene) {
+        let finding = finding(&shop, draft)?;
+        match finding.fixes.first() {
+            Some(fix) if fix.gain.value >= MATERIAL && fix.gain.low > 0.0 => findings.push(finding),
+            _ => dropped += 1,
+        }
+    }
+    let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
+    findings.sort_by(|a, b| {
+        let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.gain.value);
+        (gain(b) * 1000.0).round().total_cmp(&(gain(a) * 1000.0).round()).then(order(a).cmp(&order(b)))
+    });
+    let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
+    let at_stake = scene.all_at_stake();
+    let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
+        (false, _, _) => None,
+        (_, true, _) => Some(Nothing::HardlyWaits),
+        (_, _, true) => Some(Nothing::WellPlaced),
+        _ => Some(Nothing::NoFixGains),
+    };
+    Ok(Findings {
+        findings,
+        nothing,
+        memory_share: Some(memory_share),
+        at_stake: Some(at_stake),
+        modelled_ns: Some(scene.now.run_ns),
+        tried_by_many: vec![shop.price(&Wish::of_all())?],
+        cannot_say: unknowns(analysis),
+    })
+}
+
+fn finding(shop: &Shop<'_>, draft: Draft) -> Result<Finding, TrafficError> {
+    let mut fixes = draft.wishes.iter().map(|wish| shop.price(wish)).collect::<Result<Vec<_>, _>>()?;
+    fixes.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
+    let gains = fixes.first().is_some_and(|fix| fix.gain.low > 0.0);
+    let (confidence, confidence_because) = confidence(&draft.sure, gains);
+    Ok(Finding {
+        pattern: draft.pattern,
+        subject: draft.subject,
+        at_stake: draft.at_stake,
+        evidence: draft.evidence,
+        confidence,
+        confidence_because,
+        would_change: draft.would_change,
+        fixes,
+    })
+}
+
+fn confidence(sure: &Sure, gains: bool) -> (Confidence, String) {
+    let Sure { value, threshold, below, what } = sure;
+    let holds = if *below { value.high <= *threshold } else { value.low >= *threshold };
+    let (side, end) = if *below { ("below", value.high) } else { ("above", value.low) };
+    let stands = if holds { "lies" } else { "does not surely lie" };
+    let why = format!(
+        "{what} {stands} {side} {} (its 95 % interval ends at {}){}",
+        percent(*threshold),
+        percent(end),
+        if gains { "" } else { ", and the gain may be nothing" }
+    );
+    let confidence = match (holds, gains) {
+        (true, true) => Confidence::High,
+        (false, false) => Confidence::Low,
+        _ => Confidence::Medium,
+    };
+    (confidence, why)
+}
+
+fn percent(share: f64) -> String {
+    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
+}
+
+/// What limits the judgement, in whole sentences.
+fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
+    let mut said = Vec::new();
+    if analysis.trace().counters().is_empty() {
+        said.push(
+            "This engine does not count accesses and waits: rates come from the samples' weights, and threads count as busy all their life, so gains err on the small side."
+                .to_owned(),
+        );
+    }
+    if analysis.trace().losses().records_lost() {
+        said.push("Records were lost: what the lost part of the run did is not in these findings.".to_owned());
+    }
+    said
+}

@@ -1,0 +1,40 @@
+//! Private objects on shared pages: each object is used by the node that allocated it, yet its pages hold objects of other nodes too, at 4 KiB or at 2 MiB.
+
+use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
+use crate::estimate::Estimate;
+use crate::facts::SiteFacts;
+use crate::fixes::{FixKind, Wish};
+
+pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
+    let by_allocator = is_private(facts)?;
+    // Most of what is remote must be on such pages; what is local there does no harm.
+    let needed = facts.remote.value / 2.0;
+    let (mixed, size) = if facts.on_mixed_small.value >= needed {
+        (facts.on_mixed_small, "4 KiB")
+    } else {
+        (facts.on_mixed_large, "2 MiB")
+    };
+    if mixed.value < needed || facts.remote.value <= 0.0 {
+        return None;
+    }
+    Some(Draft {
+        pattern: PatternKind::PrivateOnSharedPages,
+        subject: Subject::Site(facts.site),
+        at_stake,
+        evidence: vec![
+            share("of its accesses come from the node of the thread that allocated it", by_allocator),
+            share(&format!("of its accesses are on pages of {size} that several nodes use"), mixed),
+            share("of its accesses are remote", facts.remote),
+        ],
+        sure: Sure::above(by_allocator, NEARLY_ALL - 0.05, "share from the allocating thread's node"),
+        would_change: vec![
+            "accesses by other nodes to the same objects in another phase or with other input".to_owned(),
+        ],
+        wishes: vec![Wish::of(FixKind::LocalArenas, facts), Wish::of(FixKind::Interleave, facts)],
+    })
+}
+
+/// The share from the allocating thread's node, where that is nearly all.
+pub(super) fn is_private(facts: &SiteFacts) -> Option<Estimate> {
+    facts.by_allocator.filter(|share| share.value >= NEARLY_ALL)
+}

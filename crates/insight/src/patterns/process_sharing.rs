@@ -1,0 +1,40 @@
+//! Process-wide sharing: the threads of each process share its memory and run on several nodes, while every process would fit on one.
+
+use numapilot_trace::ids::ProcessIndex;
+
+use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use crate::facts::SiteFacts;
+use crate::fixes::Wish;
+
+/// Most of the remote accesses must be within processes.
+const MOST: f64 = 0.5;
+
+/// Whether the program as a whole shows the pattern.
+fn is_so(scene: &Scene<'_>) -> bool {
+    scene.processes.fill(scene.machine) && scene.processes.own_remote.value >= MOST
+}
+
+/// Whether the pattern explains a site's use: then the site is no finding of its own.
+pub(super) fn explains(scene: &Scene<'_>, _: &SiteFacts) -> bool {
+    is_so(scene)
+}
+
+pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
+    let processes = &scene.processes;
+    let at_stake = scene.all_at_stake();
+    if !is_so(scene) || at_stake * processes.own_remote.value < MATERIAL {
+        return Vec::new();
+    }
+    vec![Draft {
+        pattern: PatternKind::ProcessWideSharing,
+        subject: Subject::Processes(processes.spread.iter().map(|&process| ProcessIndex(process)).collect()),
+        at_stake: processes.own_remote.scaled(at_stake),
+        evidence: vec![
+            number("processes run on several nodes each", processes.spread.len() as f64, Unit::Count),
+            share("of all remote accesses are to memory of the thread's own process", processes.own_remote),
+        ],
+        sure: Sure::above(processes.own_remote, MOST, "share of remote accesses within processes"),
+        would_change: vec!["processes with very unequal work: pinned, the busiest one's node decides".to_owned()],
+        wishes: vec![Wish::of_processes()],
+    }]
+}

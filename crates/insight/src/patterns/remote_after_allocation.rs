@@ -1,0 +1,38 @@
+//! Remote use after allocation: placed by one node, used (nearly) only by another.
+
+use numapilot_machine::NodeId;
+
+use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use crate::estimate::Estimate;
+use crate::facts::SiteFacts;
+use crate::fixes::{FixKind, Wish};
+
+/// Share of the instances' accesses that one node must have for the whole site to be bound to it.
+const ONE_NODE: f64 = 0.99;
+
+pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
+    // Never used by a second node: somebody else must have placed it.
+    let is_elsewhere = facts.after_samples < facts.samples / 10 && facts.remote.value >= 0.5;
+    let share_of_one = if is_elsewhere { facts.opening } else { facts.by_one_node };
+    if share_of_one.value < NEARLY_ALL {
+        return None;
+    }
+    let node = |index: u16| scene.machine.nodes()[usize::from(index)].id;
+    let one: Option<NodeId> = facts.main_node.filter(|_| facts.main_node_share >= ONE_NODE).map(node);
+    let mut wishes = vec![Wish::of(FixKind::MigrateAtHandOver, facts)];
+    wishes.insert(0, Wish::of(one.map_or(FixKind::FirstTouchByUsers, FixKind::AllocateOnNode), facts));
+    Some(Draft {
+        pattern: PatternKind::RemoteAfterAllocation,
+        subject: Subject::Site(facts.site),
+        at_stake,
+        evidence: vec![
+            share("of its accesses, after its first user's, come from one node (per instance)", share_of_one),
+            share("of its accesses are its first user's, before others came", facts.opening),
+            share("of its accesses are on pages where the first user ran", facts.on_first_users),
+            number("instances", facts.instances as f64, Unit::Count),
+        ],
+        sure: Sure::above(share_of_one, NEARLY_ALL - 0.05, "share from one node"),
+        would_change: vec!["other nodes that use it in a phase that was not recorded".to_owned()],
+        wishes,
+    })
+}

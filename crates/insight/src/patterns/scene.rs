@@ -1,0 +1,290 @@
+//! Everything that detectors look at, made once.
+
+use std::collections::BTreeMap;
+
+use foldhash::HashSet;
+use numapilot_machine::Machine;
+use numapilot_traffic::TrafficError;
+
+use super::MATERIAL;
+use crate::context::Analysis;
+use crate::estimate::{Estimate, Tally};
+use crate::facts::{PageUse, SiteFacts, Survey};
+use crate::price::{Priced, Pricer, jackknife};
+use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
+
+/// A thread counts as moved when another node than its main one made this share of its accesses.
+const MOVED: f64 = 0.05;
+/// Sites that are looked at closely.
+const SITES_MAX: usize = 24;
+
+/// Threads and where they were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seats {
+    /// Of moved threads: the node where most of what they access is.
+    pub of_moved: Vec<Option<u16>>,
+}
+
+/// Processes and where they would go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Processes {
+    /// Those with threads on several nodes that share memory.
+    pub spread: Vec<u32>,
+    /// Where each process would be pinned.
+    pub seat: BTreeMap<u32, u16>,
+    /// Of all remote accesses, the share to memory that only the thread's own process uses.
+    pub own_remote: Estimate,
+}
+
+/// The scene.
+pub(crate) struct Scene<'a> {
+    pub analysis: &'a Analysis<'a>,
+    pub machine: &'a Machine,
+    pub usage: Usage,
+    pub now: Priced,
+    pub sites: Vec<SiteFacts>,
+    pub seats: Seats,
+    pub processes: Processes,
+    /// By group: share of the threads' time beyond idle local accesses, and waiting for its accesses at all.
+    stakes: BTreeMap<u32, (Estimate, f64)>,
+}
+
+impl<'a> Scene<'a> {
+    /// # Errors
+    /// If the machine's description lacks what the traffic model needs.
+    pub fn new(analysis: &'a Analysis<'a>, machine: &'a Machine) -> Result<Scene<'a>, TrafficError> {
+        let mut usage = Usage::of(analysis, machine);
+        let pricer = Pricer::new(machine, &usage)?;
+        let now = pricer.now()?;
+        let stakes = stakes(&pricer, &now);
+        drop(pricer);
+        let seats = seats(&usage);
+        let processes = processes(analysis, machine, &usage);
+        let mut wanted: Vec<(u32, f64)> = stakes.iter().map(|(group, (_, waits))| (*group, *waits)).collect();
+        wanted.retain(|(group, waits)| *waits >= MATERIAL / 2.0 && (*group as usize) < analysis.trace().sites().len());
+        wanted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        wanted.truncate(SITES_MAX);
+        let set: HashSet<u32> = wanted.iter().map(|(group, _)| *group).collect();
+        let pages = PageUse::of(analysis, machine, &seats.of_moved, &set);
+        let all = analysis.sum().all;
+        let survey = Survey { analysis, machine, seats: &seats.of_moved, pages: &pages, all: &all };
+        let sites = wanted.iter().map(|(site, _)| survey.site(numapilot_flows::SiteId(*site), &mut usage)).collect();
+        usage.sort();
+        Ok(Scene { analysis, machine, usage, now, sites, seats, processes, stakes })
+    }
+
+    /// What the accesses of a group (a site) take beyond idle local ones, as a share of the threads' time.
+    pub fn at_stake(&self, group: u32) -> Estimate {
+        self.stakes.get(&group).map_or_else(Estimate::default, |stake| stake.0)
+    }
+
+    /// Share of the threads' time spent waiting for a group's accesses, idle local latency included.
+    pub fn waits(&self, group: u32) -> f64 {
+        self.stakes.get(&group).map_or(0.0, |stake| stake.1)
+    }
+
+    /// The same of all.
+    pub fn all_at_stake(&self) -> f64 {
+        self.stakes.values().map(|stake| stake.0.value).sum()
+    }
+
+    /// Nodes with memory.
+    pub fn memory_nodes(&self) -> usize {
+        self.machine.nodes().iter().filter(|node| node.has_memory()).count()
+    }
+
+    /// Whether a node has CPUs, by index.
+    pub fn has_cpus(&self, node: usize) -> bool {
+        self.machine.nodes()[node].has_cpus()
+    }
+
+    /// What an idle access gains on average when it becomes local, over the pairs of nodes with CPUs and memory, in nanoseconds.
+    pub fn idle_saving_ns(&self) -> f64 {
+        let whole = || self.machine.nodes().iter().filter(|node| node.has_memory() && node.has_cpus());
+        let latency = |from, to| self.machine.idle_latency_or_guess_ns(from, to);
+        let pairs = whole().flat_map(|from| whole().filter(move |to| to.id != from.id).map(move |to| (from.id, to.id)));
+        let savings: Vec<f64> = pairs.map(|(from, to)| latency(from, to) - latency(from, from)).collect();
+        savings.iter().sum::<f64>() / savings.len().max(1) as f64
+    }
+}
+
+/// By group, what its accesses take beyond idle local ones, over all threads' time.
+fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
+    let usage = pricer.usage;
+    let nodes = pricer.machine.nodes();
+    let idle = |from: usize, to: usize| pricer.machine.idle_latency_or_guess_ns(nodes[from].id, nodes[to].id);
+    let memory: Vec<usize> = (0..nodes.len()).filter(|&to| nodes[to].has_memory()).collect();
+    let best: Vec<f64> =
+        (0..nodes.len()).map(|from| memory.iter().map(|&to| idle(from, to)).fold(f64::INFINITY, f64::min)).collect();
+    let scales = pricer.scales();
+    let mut sums: BTreeMap<u32, ([f64; PARTS], f64)> = BTreeMap::new();
+    for (cell, count) in usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
+        let row = &usage.rows[cell.row as usize];
+        let path_ns = &now.windows[usize::from(row.window)].path_ns;
+        let pace = &usage.paces[usize::from(row.window) * usage.threads + row.thread as usize];
+        let Some(path) = path_ns.get(usize::from(row.from)) else { continue };
+        let latency_ns = path[usize::from(cell.home)];
+        let excess_ns = (latency_ns - best[usize::from(row.from)]).max(0.0);
+        let overlapped = scales[cell.row as usize] * count / pace.outstanding;
+        let (parts, waits) = sums.entry(cell.group).or_default();
+        parts[usize::from(cell.part)] += overlapped * excess_ns;
+        *waits += overlapped * latency_ns;
+    }
+    let stake = |parts: &[f64; PARTS]| {
+        let all: f64 = parts.iter().sum();
+        let without = parts.map(|part| (all - part) * PARTS as f64 / (PARTS - 1) as f64 / now.busy_ns.max(1.0));
+        jackknife(all / now.busy_ns.max(1.0), &without)
+    };
+    sums.iter().map(|(group, (parts, waits))| (*group, (stake(parts), waits / now.busy_ns.max(1.0)))).collect()
+}
+
+/// Where each moved thread belongs.
+fn seats(usage: &Usage) -> Seats {
+    let mut from = vec![0.0; usage.threads * usage.nodes];
+    let mut home = from.clone();
+    for (cell, count) in &usage.cells {
+        let row = &usage.rows[cell.row as usize];
+        let thread = row.thread as usize * usage.nodes;
+        from[thread + usize::from(row.from)] += count;
+        if cell.home != NONE {
+            home[thread + usize::from(cell.home)] += count;
+        }
+    }
+    let most = |counts: &[f64]| (0..counts.len()).max_by(|&a, &b| counts[a].total_cmp(&counts[b]).then(b.cmp(&a)));
+    let of_thread = |thread: usize| {
+        let counts = &from[thread * usage.nodes..(thread + 1) * usage.nodes];
+        let all: f64 = counts.iter().sum();
+        let main = most(counts)?;
+        let is_moved = all > 0.0 && counts[main] < (1.0 - MOVED) * all;
+        let homes = &home[thread * usage.nodes..(thread + 1) * usage.nodes];
+        // Among the nodes on which it ran, the one where its memory is.
+        let ran: Vec<f64> =
+            homes.iter().zip(counts).map(|(home, ran)| if *ran > MOVED * all { *home } else { -1.0 }).collect();
+        is_moved.then(|| most(&ran).map(|node| node as u16)).flatten()
+    };
+    Seats { of_moved: (0..usage.threads).map(of_thread).collect() }
+}
+
+/// Which processes are spread over nodes, and which node each would have: the heaviest first, each to the node with least.
+fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Processes {
+    let trace = analysis.trace();
+    let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
+    let mut from: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let (mut own, mut remote) = (Tally::default(), Tally::default());
+    let mut all = 0.0;
+    for (cell, count) in &usage.cells {
+        let row = &usage.rows[cell.row as usize];
+        from.entry(process_of(row.thread)).or_insert_with(|| vec![0.0; usage.nodes])[usize::from(row.from)] += count;
+        all += count;
+        if cell.home != NONE && cell.home != row.from {
+            let one = Tally { samples: 1, weight: *count, variance: *count };
+            remote.merge(&one);
+            if cell.flags & OWN_PROCESS != 0 {
+                own.merge(&one);
+            }
+        }
+    }
+    let weight = |nodes: &[f64]| nodes.iter().sum::<f64>();
+    let is_spread = |nodes: &[f64]| {
+        let most = nodes.iter().copied().fold(0.0, f64::max);
+        weight(nodes) > 0.02 * all && most < 0.9 * weight(nodes)
+    };
+    let mut order: Vec<u32> = from.keys().copied().collect();
+    order.sort_by(|a, b| weight(&from[b]).total_cmp(&weight(&from[a])).then(a.cmp(b)));
+    let whole: Vec<u16> = (0..usage.nodes)
+        .filter(|&n| machine.nodes()[n].has_cpus() && machine.nodes()[n].has_memory())
+        .map(|n| n as u16)
+        .collect();
+    let mut load: BTreeMap<u16, f64> = whole.iter().map(|&node| (node, 0.0)).collect();
+    let mut seat = BTreeMap::new();
+    for process in order {
+        let Some((&node, _)) = load.iter().min_by(|a, b| a.1.total_cmp(b.1)) else { break };
+        *load.entry(node).or_default() += weight(&from[&process]);
+        seat.insert(process, node);
+    }
+    let spread = from.iter().filter(|(_, nodes)| is_spread(nodes)).map(|(process, _)| *process).collect();
+    Processes { spread, seat, own_remote: own.share_of(&remote) }
+}
+
+/// A number of processes below which pinning them would leave nodes idle.
+impl Processes {
+    /// Whether there are enough of them for all nodes with CPUs.
+    pub fn fill(&self, machine: &Machine) -> bool {
+        self.spread.len() >= machine.nodes().iter().filter(|node| node.has_cpus()).count()
+    }
+}
+
+/// A station at which accesses wait.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Congestion {
+    /// Node index, if it is a controller.
+    pub controller: Option<usize>,
+    /// Link index, if it is a link.
+    pub link: Option<usize>,
+    /// Share of the threads' time that accesses lose because of it.
+    pub lost: Estimate,
+    /// Share of the time in which it is busy, and the mean of the other controllers, weighted by what is lost.
+    pub busy: f64,
+    pub others_busy: f64,
+    /// Mean latency of the accesses that it holds up, under load and idle.
+    pub loaded_ns: f64,
+    pub idle_ns: f64,
+}
+
+/// Utilisation from which on a queue holds, on average, as much as is being served (M/M/1): below, waiting is no station's fault.
+const KNEE: f64 = 0.5;
+
+impl Scene<'_> {
+    /// Stations that are fuller than [`KNEE`], with what is lost there: an access's excess latency is put down to the fullest station on its way.
+    pub fn congestion(&self) -> Vec<Congestion> {
+        let nodes = self.machine.nodes();
+        let controllers: Vec<usize> = (0..nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
+        let Ok(pricer) = Pricer::new(self.machine, &self.usage) else { return Vec::new() };
+        let scales = pricer.scales();
+        let mut sums: BTreeMap<usize, (Congestion, [f64; PARTS], f64)> = BTreeMap::new();
+        for (cell, count) in self.usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
+            let row = &self.usage.rows[cell.row as usize];
+            let window = &self.now.windows[usize::from(row.window)];
+            let Some(path) = window.path_ns.get(usize::from(row.from)) else { continue };
+            let (from, home) = (nodes[usize::from(row.from)].id, nodes[usize::from(cell.home)].id);
+            let own = controllers.iter().position(|&node| node == usize::from(cell.home));
+            let links = self.machine.routes(home, from).iter().flatten();
+            let on_way = own.into_iter().chain(links.map(|link| controllers.len() + usize::from(link.0)));
+            let busy = |station: &usize| window.stations.get(*station).copied().unwrap_or(0.0);
+            let Some(station) = on_way.max_by(|a, b| busy(a).total_cmp(&busy(b))) else { continue };
+            let busy_share = busy(&station);
+            if busy_share < KNEE {
+                continue;
+            }
+            let loaded_ns = path[usize::from(cell.home)];
+            let idle_ns = self.machine.idle_latency_or_guess_ns(from, home);
+            let pace = &self.usage.paces[usize::from(row.window) * self.usage.threads + row.thread as usize];
+            let accesses = scales[cell.row as usize] * count;
+            let lost_ns = accesses * (loaded_ns - idle_ns).max(0.0) / pace.outstanding;
+            let others = controllers.len().saturating_sub(1).max(1) as f64;
+            let all: f64 = (0..controllers.len()).map(|controller| busy(&controller)).sum();
+            let (congestion, parts, weight) = sums.entry(station).or_default();
+            parts[usize::from(cell.part)] += lost_ns;
+            congestion.busy += busy_share * lost_ns;
+            congestion.others_busy +=
+                (all - if station < controllers.len() { busy_share } else { 0.0 }) / others * lost_ns;
+            congestion.loaded_ns += loaded_ns * accesses;
+            congestion.idle_ns += idle_ns * accesses;
+            *weight += accesses;
+        }
+        let finish = |(station, (mut congestion, parts, weight)): (usize, (Congestion, [f64; PARTS], f64))| {
+            let lost_ns: f64 = parts.iter().sum();
+            let share = |ns: f64| ns / self.now.busy_ns.max(1.0);
+            let without = parts.map(|part| share((lost_ns - part) * PARTS as f64 / (PARTS - 1) as f64));
+            congestion.lost = jackknife(share(lost_ns), &without);
+            congestion.busy /= lost_ns.max(1e-9);
+            congestion.others_busy /= lost_ns.max(1e-9);
+            congestion.loaded_ns /= weight.max(1e-9);
+            congestion.idle_ns /= weight.max(1e-9);
+            congestion.controller = controllers.get(station).copied();
+            congestion.link = station.checked_sub(controllers.len());
+            congestion
+        };
+        sums.into_iter().map(finish).collect()
+    }
+}

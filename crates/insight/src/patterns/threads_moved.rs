@@ -1,0 +1,53 @@
+//! Threads moved by the scheduler: they run away from the memory that they use.
+
+use numapilot_trace::ids::ThreadIndex;
+
+use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use crate::estimate::Tally;
+use crate::fixes::Wish;
+use crate::usage::NONE;
+
+pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
+    let moved: Vec<ThreadIndex> = (scene.seats.of_moved.iter().enumerate())
+        .filter_map(|(thread, seat)| seat.map(|_| ThreadIndex(thread as u32)))
+        .collect();
+    if moved.is_empty() {
+        return Vec::new();
+    }
+    let (mut away, mut caused, mut remote, mut all) = <(Tally, Tally, Tally, Tally)>::default();
+    for (cell, count) in scene.usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
+        let row = &scene.usage.rows[cell.row as usize];
+        let one = Tally { samples: 1, weight: *count, variance: *count };
+        all.merge(&one);
+        if cell.home != row.from {
+            remote.merge(&one);
+        }
+        let Some(seat) = scene.seats.of_moved[row.thread as usize].filter(|seat| *seat != row.from) else { continue };
+        away.merge(&one);
+        if cell.home == seat {
+            caused.merge(&one);
+        }
+    }
+    let caused_share = caused.share_of(&remote);
+    let at_stake = scene.all_at_stake();
+    if caused_share.value * at_stake < MATERIAL {
+        return Vec::new();
+    }
+    vec![Draft {
+        pattern: PatternKind::ThreadsMoved,
+        subject: Subject::Threads(moved.clone()),
+        at_stake: caused_share.scaled(at_stake),
+        evidence: vec![
+            number("threads ran on several nodes", moved.len() as f64, Unit::Count),
+            share("of all accesses were made by threads away from their memory's node", away.share_of(&all)),
+            share("of all remote accesses would have been local if they had stayed", caused_share),
+        ],
+        sure: Sure::above(
+            caused_share,
+            MATERIAL / at_stake.max(MATERIAL),
+            "share of remote accesses that staying would avoid",
+        ),
+        would_change: vec!["more runnable threads than CPUs on those nodes: pinned threads would then wait".to_owned()],
+        wishes: vec![Wish::of_threads()],
+    }]
+}

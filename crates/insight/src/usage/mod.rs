@@ -1,0 +1,164 @@
+//! Who accesses what from where, over time, in the few numbers that a price needs: *rows* (a thread on a node in a window of time) and *cells* (some
+//! accesses of a row that are alike in everything that a fix could change).
+//!
+//! Built from samples; how many accesses a thread really made, and how much of its time was its own work, comes from its counters where the engine
+//! counts ([`pace`]). Every cell belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed again without each part: that is
+//! its interval (jackknife).
+
+pub(crate) mod pace;
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_flows::{AccessRef, ObjectKind};
+use numapilot_machine::{Machine, NodeId};
+
+use crate::context::Analysis;
+use pace::Pace;
+
+/// Parts of the jackknife.
+pub(crate) const PARTS: usize = 5;
+/// Windows of time: as fine as readings of counters are, about.
+const WINDOWS: u64 = 48;
+/// No node.
+pub(crate) const NONE: u16 = u16::MAX;
+
+/// Store.
+pub(crate) const WRITE: u8 = 1;
+/// Made when the object was shared already.
+pub(crate) const SHARED: u8 = 2;
+/// By a thread of the process that made the object, to memory that no other process sees.
+pub(crate) const OWN_PROCESS: u8 = 4;
+/// To a cache line that several nodes use for different things.
+pub(crate) const FALSE_SHARED: u8 = 8;
+
+/// A thread on a node in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Row {
+    pub window: u16,
+    pub thread: u32,
+    /// Node, as an index of the machine's.
+    pub from: u16,
+}
+
+/// Accesses of a row that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Cell {
+    /// Row, as an index.
+    pub row: u32,
+    /// Site, or the number of sites for accesses without an object.
+    pub group: u32,
+    /// Where the page was.
+    pub home: u16,
+    /// Where the page would be on the node that uses it most, by the samples of other cache lines.
+    pub users: u16,
+    /// Node of the allocating thread.
+    pub allocator: u16,
+    /// Node that was using the object at that time.
+    pub owner: u16,
+    pub flags: u8,
+    pub part: u8,
+}
+
+/// The whole of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    pub window_ns: f64,
+    pub windows: usize,
+    pub threads: usize,
+    pub nodes: usize,
+    pub rows: Vec<Row>,
+    /// In order, with the accesses that each stands for.
+    pub cells: Vec<(Cell, f64)>,
+    /// `[window * threads + thread]`.
+    pub paces: Vec<Pace>,
+    row_of: HashMap<Row, u32>,
+}
+
+impl Usage {
+    /// Of all accesses that an analysis sees.
+    pub fn of(analysis: &Analysis<'_>, machine: &Machine) -> Usage {
+        let trace = analysis.trace();
+        let end = trace.end().0.max(1);
+        let window_ns = end.div_ceil(WINDOWS).max(1) as f64;
+        let mut usage = Usage {
+            window_ns,
+            windows: (end as f64 / window_ns).ceil() as usize,
+            threads: trace.threads().len(),
+            nodes: machine.nodes().len(),
+            rows: Vec::new(),
+            cells: Vec::new(),
+            paces: Vec::new(),
+            row_of: HashMap::new(),
+        };
+        let mut cells: HashMap<Cell, f64> = HashMap::new();
+        let mut sampled = vec![0.0; usage.windows * usage.threads];
+        for access in analysis.accesses() {
+            let Some(from) = index_of(machine, access.node) else { continue };
+            let row = usage.row(&access, from);
+            let cell = usage.cell(analysis, machine, &access, row);
+            *cells.entry(cell).or_default() += f64::from(access.weight);
+            let window = usize::from(usage.rows[row as usize].window);
+            sampled[window * usage.threads + access.thread.0 as usize] += f64::from(access.weight);
+        }
+        usage.cells = cells.into_iter().collect();
+        usage.cells.sort_unstable_by_key(|cell| cell.0);
+        usage.paces = pace::paces(trace, machine, &usage, &sampled);
+        usage
+    }
+
+    /// Puts other cells in the place of a group's.
+    pub fn refine(&mut self, group: u32, cells: &HashMap<Cell, f64>) {
+        self.cells.retain(|(cell, _)| cell.group != group);
+        self.cells.extend(cells.iter().map(|(cell, weight)| (*cell, *weight)));
+    }
+
+    /// Restores the order of cells after [`Usage::refine`], so that sums are the same each time.
+    pub fn sort(&mut self) {
+        self.cells.sort_unstable_by_key(|cell| cell.0);
+    }
+
+    /// The row of an access from node `from`.
+    pub fn row(&mut self, access: &AccessRef, from: u16) -> u32 {
+        let window = ((access.time.0 as f64 / self.window_ns) as usize).min(self.windows - 1);
+        let row = Row { window: window as u16, thread: access.thread.0, from };
+        *self.row_of.entry(row).or_insert_with(|| {
+            self.rows.push(row);
+            (self.rows.len() - 1) as u32
+        })
+    }
+
+    /// The cell of an access, before anything is known of its object's use.
+    pub fn cell(&self, analysis: &Analysis<'_>, machine: &Machine, access: &AccessRef, row: u32) -> Cell {
+        let trace = analysis.trace();
+        let object = access.object.and_then(|id| trace.object(id));
+        let process = trace.thread(access.thread).map(|thread| thread.process);
+        let kind = trace.kind_of(access.object);
+        let is_own = object.is_some_and(|object| Some(object.process) == process) && kind != ObjectKind::Shared;
+        let home = index_of(machine, access.home).unwrap_or(NONE);
+        let mut flags = if access.is_write { WRITE } else { 0 };
+        flags |= if is_own { OWN_PROCESS } else { 0 };
+        Cell {
+            row,
+            group: object.map_or(trace.sites().len() as u32, |object| object.site.0),
+            home,
+            users: home,
+            allocator: object.and_then(|object| index_of(machine, object.node)).unwrap_or(home),
+            owner: home,
+            flags,
+            part: part_of(access),
+        }
+    }
+}
+
+/// The machine's index of a node.
+pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<u16> {
+    machine.node_index(node?).map(|index| index as u16)
+}
+
+/// Which part of the jackknife an access's cache line is in.
+pub(crate) fn part_of(access: &AccessRef) -> u8 {
+    // The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): neighbouring lines fall into unrelated parts.
+    let mut bits = access.address.0 / 64;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((bits ^ (bits >> 31)) % PARTS as u64) as u8
+}

@@ -1,0 +1,176 @@
+//! How fast a thread goes in each window: how many accesses it made, how much of its time was its own work, and how many accesses it kept outstanding.
+//!
+//! From the thread's counters where the engine counts (read between readings on a straight line). Else from the weights of its samples and measured latencies, and its
+//! time counts as busy from its start to its end: that overstates own work where threads wait, and a price then errs on the small side.
+
+use numapilot_flows::{CountersAt, Thread, Trace};
+use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::record::Counters;
+
+use super::Usage;
+
+/// A thread in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pace {
+    /// Memory accesses.
+    pub accesses: f64,
+    /// Nanoseconds of its own work.
+    pub own_ns: f64,
+    /// Nanoseconds in which it did not wait for other threads.
+    pub busy_ns: f64,
+    /// Accesses outstanding while it waited for memory.
+    pub outstanding: f64,
+}
+
+/// Totals since a thread's start.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    time_ns: f64,
+    accesses: f64,
+    busy_ns: f64,
+    /// Charged for memory.
+    memory_ns: f64,
+    /// What the same accesses take one after the other on an idle machine.
+    idle_ns: f64,
+}
+
+/// Of all threads in all windows. `sampled`: sums of weights, by window and thread.
+pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[f64]) -> Vec<Pace> {
+    let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); usage.threads];
+    for reading in trace.counters() {
+        readings[reading.thread.0 as usize].push(reading);
+    }
+    let khz = match (trace.meta().clock.khz, machine.clock_mhz()) {
+        (khz, _) if khz > 0 => khz as f64,
+        (_, mhz) => mhz.unwrap_or(1000.0) * 1000.0,
+    };
+    let latencies = latencies(trace, machine, usage, khz);
+    let mut paces = vec![Pace { outstanding: 1.0, ..Pace::default() }; usage.windows * usage.threads];
+    for (thread, readings) in trace.threads().iter().zip(&readings) {
+        let index = thread.index.0 as usize;
+        let sums = counted(thread, readings, machine, khz);
+        for window in 0..usage.windows {
+            let at = window * usage.threads + index;
+            let (from, to) = (window as f64 * usage.window_ns, (window + 1) as f64 * usage.window_ns);
+            paces[at] = match &sums {
+                Some(sums) => pace(&between(sums, from, to)),
+                None => {
+                    let start = thread.start.0 as f64;
+                    let end = thread.end.map_or(trace.end().0 as f64, |end| end.0 as f64);
+                    let busy_ns = (end.min(to) - start.max(from)).max(0.0);
+                    let (accesses, idle_ns) = (sampled[at], latencies[at]);
+                    pace(&Sums { accesses, busy_ns, memory_ns: idle_ns, idle_ns, time_ns: 0.0 })
+                }
+            };
+        }
+    }
+    share_cpus(trace, usage, &mut paces);
+    paces
+}
+
+fn pace(sums: &Sums) -> Pace {
+    let memory_ns = sums.memory_ns.min(sums.busy_ns);
+    let outstanding = if memory_ns > 0.0 && sums.idle_ns > memory_ns { sums.idle_ns / memory_ns } else { 1.0 };
+    Pace { accesses: sums.accesses, own_ns: sums.busy_ns - memory_ns, busy_ns: sums.busy_ns, outstanding }
+}
+
+/// A thread's totals over time; `None` if nothing counted them.
+fn counted(thread: &Thread, readings: &[&CountersAt], machine: &Machine, khz: f64) -> Option<Vec<Sums>> {
+    if readings.is_empty() {
+        return None;
+    }
+    let ns = |cycles: u64| cycles as f64 * 1e6 / khz;
+    let mut sums = vec![Sums { time_ns: thread.start.0 as f64, ..Sums::default() }];
+    let zero = Counters::default();
+    let mut before = &zero;
+    for reading in readings {
+        let last = sums[sums.len() - 1];
+        let totals = &reading.totals;
+        let idle_ns: f64 = (totals.by_home.iter().enumerate())
+            .map(|(home, &count)| {
+                let new = count.saturating_sub(before.by_home.get(home).copied().unwrap_or(0));
+                new as f64 * machine.idle_latency_or_guess_ns(reading.node.unwrap_or_default(), NodeId(home as u16))
+            })
+            .sum();
+        let time_ns = (reading.time.0 as f64).max(last.time_ns);
+        let waited_ns = ns(totals.wait_cycles.saturating_sub(before.wait_cycles));
+        let charged = totals.memory_cycles.map(|cycles| ns(cycles.saturating_sub(before.memory_cycles.unwrap_or(0))));
+        sums.push(Sums {
+            time_ns,
+            accesses: totals.memory_accesses as f64,
+            busy_ns: last.busy_ns + (time_ns - last.time_ns - waited_ns).max(0.0),
+            memory_ns: last.memory_ns + charged.unwrap_or(idle_ns),
+            idle_ns: last.idle_ns + idle_ns,
+        });
+        before = totals;
+    }
+    Some(sums)
+}
+
+/// What was added between two moments.
+fn between(sums: &[Sums], from_ns: f64, to_ns: f64) -> Sums {
+    let (a, b) = (at(sums, from_ns), at(sums, to_ns));
+    Sums {
+        time_ns: b.time_ns - a.time_ns,
+        accesses: b.accesses - a.accesses,
+        busy_ns: b.busy_ns - a.busy_ns,
+        memory_ns: b.memory_ns - a.memory_ns,
+        idle_ns: b.idle_ns - a.idle_ns,
+    }
+}
+
+fn at(sums: &[Sums], time_ns: f64) -> Sums {
+    let next = sums.partition_point(|sum| sum.time_ns <= time_ns);
+    let (Some(a), Some(b)) = (next.checked_sub(1).map(|last| sums[last]), sums.get(next)) else {
+        return if next == 0 { sums[0] } else { sums[sums.len() - 1] };
+    };
+    let share = (time_ns - a.time_ns) / (b.time_ns - a.time_ns);
+    let mix = |a: f64, b: f64| a + (b - a) * share;
+    Sums {
+        time_ns,
+        accesses: mix(a.accesses, b.accesses),
+        busy_ns: mix(a.busy_ns, b.busy_ns),
+        memory_ns: mix(a.memory_ns, b.memory_ns),
+        idle_ns: mix(a.idle_ns, b.idle_ns),
+    }
+}
+
+/// Sums of latencies by window and thread: as measured, else those of an idle machine.
+fn latencies(trace: &Trace, machine: &Machine, usage: &Usage, khz: f64) -> Vec<f64> {
+    let mut sums = vec![0.0; usage.windows * usage.threads];
+    if trace.counters().is_empty() {
+        for access in trace.accesses().filter(numapilot_flows::AccessRef::is_memory_access) {
+            let window = ((access.time.0 as f64 / usage.window_ns) as usize).min(usage.windows - 1);
+            let idle = || match (access.node, access.home) {
+                (Some(node), Some(home)) => machine.idle_latency_or_guess_ns(node, home),
+                _ => 0.0,
+            };
+            let latency_ns = access.latency_cycles.map_or_else(idle, |cycles| f64::from(cycles) * 1e6 / khz);
+            sums[window * usage.threads + access.thread.0 as usize] += latency_ns * f64::from(access.weight);
+        }
+    }
+    sums
+}
+
+/// Where threads share a CPU, the clock makes each one's work last longer: what they would have needed by themselves is their share.
+fn share_cpus(trace: &Trace, usage: &Usage, paces: &mut [Pace]) {
+    let mut on_cpu: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
+    for thread in trace.threads() {
+        if let Some(cpu) = thread.cpu {
+            on_cpu.entry(cpu.0).or_default().push(thread.index.0 as usize);
+        }
+    }
+    for threads in on_cpu.values().filter(|threads| threads.len() > 1) {
+        for window in 0..usage.windows {
+            let busy: f64 = threads.iter().map(|thread| paces[window * usage.threads + thread].busy_ns).sum();
+            if busy > usage.window_ns {
+                for thread in threads {
+                    let pace = &mut paces[window * usage.threads + thread];
+                    let memory_ns = pace.busy_ns - pace.own_ns;
+                    pace.busy_ns *= usage.window_ns / busy;
+                    pace.own_ns = (pace.busy_ns - memory_ns).max(0.0);
+                }
+            }
+        }
+    }
+}

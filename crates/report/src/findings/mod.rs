@@ -1,0 +1,12 @@
+//! Findings in sentences: what pattern, on what evidence, what to do, and what that would gain. Text, JSON and the page use the same words.
+
+mod json;
+mod text;
+mod words;
+
+pub use json::json;
+pub use text::text;
+pub(crate) use words::{evidence_words, fix_words, gain_words, nothing_words, subject_words};
+
+/// Findings shown unless all are asked for.
+pub const SHOWN: usize = 3;
