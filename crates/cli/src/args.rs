@@ -246,6 +246,7 @@ Examples:
   numapilot report app.numatrace
   numapilot report app.numatrace --object block         by name, or by number: --object S3, --object 1734
   numapilot report app.numatrace --thread 5 --json
+  numapilot report app.numatrace --findings             all findings, and the price of every fix, losses too
   numapilot report app.numatrace --functions --stacks
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes

@@ -41,7 +41,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
         readings[reading.thread.0 as usize].push(reading);
     }
     let khz = match (trace.meta().clock.khz, machine.clock_mhz()) {
-        (khz, _) if khz > 0 => khz as f64,
+        (khz, _) if khz > 0 => f64::from(khz),
         (_, mhz) => mhz.unwrap_or(1000.0) * 1000.0,
     };
     let latencies = latencies(trace, machine, usage, khz);
