@@ -247,6 +247,7 @@ Examples:
   numapilot report app.numatrace --object block         by name, or by number: --object S3, --object 1734
   numapilot report app.numatrace --thread 5 --json
   numapilot report app.numatrace --findings             all findings, and the price of every fix, losses too
+  numapilot report app.numatrace --plan app.toml        the first findings' fixes as a plan (docs/plan-format.md)
   numapilot report app.numatrace --functions --stacks
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
@@ -263,6 +264,9 @@ pub struct ReportArgs {
     /// Every finding with its evidence and the price of every fix, also of those that would lose
     #[arg(long)]
     pub findings: bool,
+    /// Write a plan of the first findings' fixes to this file (`-`: standard output): edit it, then `numapilot run --plan`
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// One object or site: a number from the table (S3 or 1734) or a name
     #[arg(long, value_name = "ID|NAME")]
     pub object: Option<String>,

@@ -7,6 +7,7 @@ mod doctor;
 mod exports;
 mod import;
 mod objects;
+mod planned;
 mod record;
 mod report;
 mod shell;

@@ -8,6 +8,7 @@ use anyhow::bail;
 use numapilot_flows::Filter;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
+use numapilot_insight::Findings;
 use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -26,6 +27,7 @@ use serde_json::json as value;
 use crate::args::ReportArgs;
 use crate::commands::exports;
 use crate::commands::objects::{Chosen, choose_objects};
+use crate::commands::planned;
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -50,12 +52,21 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
             return Ok(());
         }
     }
+    let found = view.findings(&analysis);
+    if let Some(path) = &arguments.plan {
+        let plan = planned::plan(&found, &trace, machine.as_ref());
+        output::write_file(path, &plan.to_toml())?;
+        if path.as_os_str() == "-" {
+            return Ok(());
+        }
+    }
     let Some(mut written) = view.export(&analysis)? else { return Ok(()) };
+    written.extend(arguments.plan.iter().map(|path| format!("Plan: {}", path.display())));
     written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
-        return output::print_json(&view.json(&analysis)?);
+        return output::print_json(&view.json(&analysis, &found)?);
     }
-    output::print(&view.text(&analysis, output::look(&arguments.look))?)?;
+    output::print(&view.text(&analysis, &found, output::look(&arguments.look))?)?;
     if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
 }
 
@@ -197,14 +208,13 @@ impl View<'_> {
     }
 
     /// The lines that every text begins with, then what was asked for.
-    fn text(&self, analysis: &Analysis<'_>, look: Look) -> Result<String> {
+    fn text(&self, analysis: &Analysis<'_>, found: &Findings, look: Look) -> Result<String> {
         let arguments = self.arguments;
         let mut parts = vec![text::headline(&analysis.headline(), analysis.nodes(), look)];
         parts.push(text::heading(self.heading, look));
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
         if arguments.findings || self.is_whole() {
-            let found = analysis.findings(self.machine);
-            let body = findings::text(&found, self.trace, self.machine, arguments.findings, look);
+            let body = findings::text(found, self.trace, self.machine, arguments.findings, look);
             parts.push(section("FINDINGS", body));
         }
         let before = parts.len();
@@ -245,6 +255,12 @@ impl View<'_> {
         Ok(parts.join("\n"))
     }
 
+    /// What is found; nothing where nobody asks.
+    fn findings(&self, analysis: &Analysis<'_>) -> Findings {
+        let is_wanted = self.arguments.findings || self.arguments.plan.is_some() || self.is_whole();
+        if is_wanted { analysis.findings(self.machine) } else { Findings::default() }
+    }
+
     /// Whether the report is of the whole recording, and of no part of it in particular.
     fn is_whole(&self) -> bool {
         let asked = self.arguments;
@@ -267,14 +283,14 @@ impl View<'_> {
         Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
     }
 
-    fn json(&self, analysis: &Analysis<'_>) -> Result<Value> {
+    fn json(&self, analysis: &Analysis<'_>, found: &Findings) -> Result<Value> {
         let arguments = self.arguments;
         let top = arguments.top;
         let links =
             self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
         if arguments.findings || self.is_whole() {
-            out["findings"] = findings::json(&analysis.findings(self.machine), self.trace, self.machine);
+            out["findings"] = findings::json(found, self.trace, self.machine);
         }
         if let Some(name) = &arguments.object {
             let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?

@@ -6,7 +6,8 @@ mod words;
 
 pub use json::json;
 pub use text::text;
-pub(crate) use words::{evidence_words, fix_words, gain_words, nothing_words, subject_words};
+pub(crate) use words::{evidence_words, nothing_words, subject_words};
+pub use words::{fix_words, gain_words};
 
 /// Findings shown unless all are asked for.
 pub const SHOWN: usize = 3;

@@ -26,6 +26,9 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
     for (index, finding) in findings.findings.iter().take(shown).enumerate() {
         one(&mut out, index + 1, finding, trace, machine, all, look);
     }
+    if !all && findings.findings.iter().take(shown).flat_map(|f| f.fixes.first()).any(|fix| fix.kind.works_by_plan()) {
+        paragraph(&mut out, 2, "", "`--plan FILE` writes these fixes as a plan.", look, &|line| look.faint(line));
+    }
     let more = findings.findings.len().saturating_sub(shown);
     if more > 0 {
         let _ = writeln!(out, "  {more} more; `--findings` shows them, and what else was priced");

@@ -35,7 +35,8 @@ fn site_words(site: SiteId, trace: &Trace) -> String {
 }
 
 /// What a fix does: `interleave block (streamcluster.cpp:138) over all nodes with memory`.
-pub(crate) fn fix_words(fix: &Fix, trace: &Trace) -> String {
+#[must_use]
+pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
     let names: Vec<String> = fix.sites.iter().take(NAMES).map(|site| site_words(*site, trace)).collect();
     let more = fix.sites.len().saturating_sub(NAMES);
     let what = if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(" and ") };
@@ -63,7 +64,8 @@ pub(crate) fn fix_words(fix: &Fix, trace: &Trace) -> String {
 }
 
 /// `+93 % (65 to 121), predicted`.
-pub(crate) fn gain_words(gain: &Estimate) -> String {
+#[must_use]
+pub fn gain_words(gain: &Estimate) -> String {
     let percent = |share: f64| format!("{:.*}", usize::from(gain.value.abs() < 0.1), share * 100.0);
     let sign = if gain.value >= 0.0 { "+" } else { "" };
     format!("{sign}{} % ({} to {}), predicted", percent(gain.value), percent(gain.low), percent(gain.high))
