@@ -422,6 +422,7 @@ Examples:
   numapilot whatif app.numatrace --set 'basis=replicate' --set 'S7=bind:2'
   numapilot whatif app.numatrace --set '*=interleave'                    all memory
   numapilot whatif app.numatrace --machine memprof-c --set 'block=users' --json
+  numapilot whatif app.numatrace --set 'processes=pin'                   each process on one node
 
 Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses. The interval is of the sampling alone.")]
 pub struct WhatifArgs {

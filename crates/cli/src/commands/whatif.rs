@@ -62,7 +62,10 @@ fn show(arguments: &WhatifArgs, wishes: &[Wish], answer: &Answer, margin: f64) -
     let set: Vec<String> = wishes
         .iter()
         .zip(&answer.pages)
-        .map(|(wish, pages)| format!("{}, {} of memory", wish.words, units::bytes(pages * PAGE_BYTES)))
+        .map(|(wish, pages)| match (&wish.how, pages) {
+            (Arrangement::PinProcesses, _) => wish.words.clone(),
+            (_, pages) => format!("{}, {} of memory", wish.words, units::bytes(pages * PAGE_BYTES)),
+        })
         .collect();
     if arguments.json {
         return output::print_json(&json!({
@@ -136,10 +139,14 @@ impl Question<'_> {
 
 /// Reads `OBJECT=WHERE`.
 fn wish(trace: &Trace, set: &str) -> Result<Wish> {
-    let known = "interleave, bind:N, replicate, users, local, first-touch";
+    let known = "interleave, bind:N, replicate, users, local, first-touch; or write processes=pin";
     let Some((name, place)) = set.rsplit_once('=') else {
         bail!("--set {set}: write OBJECT=WHERE, with WHERE one of {known}")
     };
+    if (name, place) == ("processes", "pin") {
+        let words = "processes: each pinned to one node".to_owned();
+        return Ok(Wish { words, ranges: Vec::new(), how: Arrangement::PinProcesses });
+    }
     let how = match place {
         "interleave" => Arrangement::Interleave,
         "replicate" => Arrangement::Replicate,

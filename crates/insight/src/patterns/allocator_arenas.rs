@@ -1,5 +1,5 @@
-//! Allocator arenas across nodes: each object is used by the node that allocated it, and the allocator gave it memory that lies on another, most often memory that a
-//! thread there had freed or touched before.
+//! Allocator arenas across nodes: each object is used by the node that allocated it, and the allocator gave it memory that lies on another, most often
+//! memory that a thread there had freed or touched before.
 
 use super::private_on_shared_pages::is_private;
 use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};

@@ -119,7 +119,8 @@ fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
-            "This engine does not count accesses and waits: rates come from the samples' weights, and threads count as busy all their life, so gains err on the small side."
+            "This engine does not count accesses and waits: rates come from the samples' weights, and threads count as busy all their life, so \
+             gains err on the small side."
                 .to_owned(),
         );
     }

@@ -1,7 +1,7 @@
 //! How fast a thread goes in each window: how many accesses it made, how much of its time was its own work, and how many accesses it kept outstanding.
 //!
-//! From the thread's counters where the engine counts (read between readings on a straight line). Else from the weights of its samples and measured latencies, and its
-//! time counts as busy from its start to its end: that overstates own work where threads wait, and a price then errs on the small side.
+//! From the thread's counters where the engine counts (read between readings on a straight line). Else from the weights of its samples and measured
+//! latencies, and its time counts as busy from its start to its end: that overstates own work where threads wait, and a price then errs on the small side.
 
 use numapilot_flows::{CountersAt, Thread, Trace};
 use numapilot_machine::{Machine, NodeId};

@@ -103,8 +103,8 @@ pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
             percent(findings.at_stake)
         ),
         Nothing::NoFixGains => format!(
-            "Nothing to fix by placing memory or threads: remote and congested accesses take {} of the threads' time beyond idle local ones (modelled), but no fix \
-             that is known surely gains 1 %.",
+            "Nothing to fix by placing memory or threads: remote and congested accesses take {} of the threads' time beyond idle local ones \
+             (modelled), but no fix that is known surely gains 1 %.",
             percent(findings.at_stake)
         ),
     })

@@ -5,6 +5,7 @@
 
 mod copies;
 mod optimum;
+mod pins;
 mod usage;
 
 use numapilot_machine::{Machine, NodeId};
@@ -29,6 +30,8 @@ pub enum Arrangement {
     Replicate,
     /// Where they are first touched, whatever the program asks for.
     FirstTouch,
+    /// All threads of each process on one node, whatever pages are named: where threads were recorded holds no more.
+    PinProcesses,
 }
 
 /// Pages of a process: (process, first page, pages of 4 KiB).
@@ -66,6 +69,10 @@ pub fn arrange(
     let pages = parts.iter().map(|part| part.2).sum();
     let more_bytes = match how {
         Arrangement::Replicate => copies::replicate(program, machine, layout, &parts)?,
+        Arrangement::PinProcesses => {
+            pins::pin_processes(program, machine);
+            0
+        }
         Arrangement::FirstTouch => {
             for touch in &mut program.first_touches {
                 let touched = |part: &&Part| {
