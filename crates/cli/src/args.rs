@@ -131,7 +131,7 @@ pub struct RecordArgs {
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
     #[arg(long)]
     pub force: bool,
-    /// auto, instrument or track
+    /// auto, instrument, emulate or track
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub engine: String,
     /// Machine to simulate: model name, model file, or `live` for this machine

@@ -105,7 +105,7 @@ fn join_all(
     progress: Progress<'_>,
 ) -> Result<(Joined, Vec<Problem>), FlowError> {
     let conventions = match raw.start().engine.as_str() {
-        "instrument" => Conventions { ip_is_return_address: true, infers_first_touch: true },
+        "instrument" | "emulate" => Conventions { ip_is_return_address: true, infers_first_touch: true },
         // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
         "import" => Conventions { ip_is_return_address: false, infers_first_touch: false },
         _ => Conventions { ip_is_return_address: false, infers_first_touch: true },

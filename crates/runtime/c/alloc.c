@@ -290,6 +290,6 @@ static void put_mark(struct np_slot *slot, const char *text) {
 /* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */
 void np_alloc_init(struct np_slot *slot) {
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
-    if (first >= np_own_lo && first < np_own_hi) return;
+    if (first >= np_own.lo && first < np_own.hi) return;
     put_mark(slot, "warning: the program brings its own malloc, which the tracker cannot stand before; its blocks are not recorded");
 }

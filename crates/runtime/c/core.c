@@ -5,7 +5,7 @@
  * access), np_arena stays NULL and every hook passes straight through.
  */
 #define _GNU_SOURCE
-#include "track.h"
+#include "emulator.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 bool np_track_only;
 bool np_tls_is_shared;
 uint32_t np_process_index = NP_NONE32;
-uintptr_t np_own_lo, np_own_hi;
+struct np_own np_own;
 char np_own_path[4096];
 char np_arena_env[256];
 
@@ -30,17 +30,6 @@ uint32_t *np_fork_canary = &canary_word;
 enum { ATTACH_NOT_YET, ATTACH_TRYING, ATTACH_DONE };
 static uint32_t attach_state;
 static struct np_callouts_abi *callouts;
-
-/* -- memory of our own -- */
-
-void *np_pages_new(size_t bytes) {
-    long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at < 0 && at > -4096 ? NULL : (void *)at;
-}
-
-void np_pages_free(void *pages, size_t bytes) {
-    NP_SYS2(SYS_munmap, pages, bytes);
-}
 
 /* -- the arena -- */
 
@@ -110,10 +99,14 @@ static void find_ourselves(void) {
     extern const char np_image_begin[] __asm__("__ehdr_start") NP_HIDDEN;
     const ElfW(Ehdr) *header = (const void *)np_image_begin;
     const ElfW(Phdr) *segments = (const void *)(np_image_begin + header->e_phoff);
-    np_own_lo = np_own_hi = (uintptr_t)np_image_begin;
+    extern const char np_begin_trampolines[] __asm__("__start_np_trampolines") NP_HIDDEN;
+    extern const char np_end_trampolines[] __asm__("__stop_np_trampolines") NP_HIDDEN;
+    np_own.trampolines_lo = (uintptr_t)np_begin_trampolines;
+    np_own.trampolines_hi = (uintptr_t)np_end_trampolines;
+    np_own.lo = np_own.hi = (uintptr_t)np_image_begin;
     for (unsigned i = 0; i < header->e_phnum; i++) {
-        uintptr_t end = np_own_lo + segments[i].p_vaddr + segments[i].p_memsz;
-        if (segments[i].p_type == PT_LOAD && end > np_own_hi) np_own_hi = end;
+        uintptr_t end = np_own.lo + segments[i].p_vaddr + segments[i].p_memsz;
+        if (segments[i].p_type == PT_LOAD && end > np_own.hi) np_own.hi = end;
     }
     Dl_info info;
     if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
@@ -137,6 +130,7 @@ static void meet_callouts(void) {
 }
 
 void np_set_callouts_slot(struct np_slot *slot) {
+    np_emulator_slot(slot);
     if (callouts == NULL) return;
     struct np_slot **location = callouts->slot_location();
     if (location != NULL) *location = slot;
@@ -156,7 +150,9 @@ static void attach(void) {
     np_process_index = __atomic_fetch_add(&arena->next_process_index, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&np_arena, arena, __ATOMIC_RELEASE);
     np_thread_init();
-    meet_callouts();
+    /* The emulator's plugin sees the accesses by itself. */
+    if (np_arena->emulated) np_emulator_meet();
+    else meet_callouts();
     np_tls.phase = NP_PHASE_NEW;
     struct np_birth birth = {.parent_thread = NP_NONE32};
     struct np_slot *slot = np_thread_begin(&birth);
@@ -255,17 +251,6 @@ struct np_slot *np_self_if_live(void) {
     if (slot == NULL || !*np_fork_canary) return NULL;
     if (np_unlikely(np_tls_is_shared)) slot = slot_by_tid(&np_tls);
     return slot;
-}
-
-void np_count_lost(enum np_loss reason, uint64_t count) {
-    uint64_t *counter = reason == NP_LOST_NO_SLOT ? &np_arena->lost_no_slot
-                      : reason == NP_LOST_STOPPED ? &np_arena->lost_stopped
-                                                  : &np_arena->lost_full;
-    __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
-}
-
-void np_lost_reentrant(struct np_slot *slot, uint32_t count) {
-    np_scratch(slot)->lost_reentrant += count;
 }
 
 /* -- real functions -- */

@@ -98,10 +98,6 @@ static inline uint32_t np_random_below(struct np_slot *slot, uint32_t n) {
     return (uint32_t)(((np_random(slot) >> 32) * n) >> 32);
 }
 
-static inline struct np_slot *np_slot_at(uint32_t index) {
-    return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + (uint64_t)index * np_arena->slot_bytes);
-}
-
 /* Positions among a set's tags, one bit per way. */
 struct np_ways {
     uint32_t found;
@@ -193,7 +189,11 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 /* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy (pages.c). */
 #define NP_PAGE_HOME 1
 #define NP_PAGE_POLICY 65
+#ifdef NP_PLUGIN
+extern uint8_t **np_leaves; /* of the emulated process */
+#else
 extern uint8_t *np_leaves[NP_LEAVES];
+#endif
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address);
 /* Home node of the page, given now if it has none. */
 static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address) {

@@ -15,13 +15,6 @@
 #define MAX_MODULES 2048u
 #define BUILD_ID_MAX 64u
 
-struct module {
-    uintptr_t lo, hi;       /* lo 0: free */
-    const void *eh_frame;   /* .eh_frame_hdr */
-    uint32_t id;
-    uint32_t seen;          /* number of the last scan that met it */
-};
-
 /* As glibc 2.35 declares it for x86-64 and aarch64; looked up at run time, older ones do without. */
 struct found_object {
     unsigned long long flags;
@@ -32,7 +25,7 @@ struct found_object {
 };
 static int (*find_object)(void *pc, struct found_object *result);
 
-static struct module modules[MAX_MODULES];
+static struct np_module modules[MAX_MODULES];
 static uint32_t modules_used;
 static uint32_t modules_lock;
 static uint32_t scan_number;
@@ -123,7 +116,7 @@ static void put_module(struct np_slot *slot, const struct image *image, uint32_t
 static void announce(struct np_slot *slot, const struct image *image) {
     uint64_t order = np_order();
     if (!lock_modules()) return;
-    struct module *place = NULL;
+    struct np_module *place = NULL;
     for (uint32_t i = 0; i < modules_used; i++) {
         if (modules[i].lo == image->lo) {
             modules[i].seen = scan_number;
@@ -135,7 +128,7 @@ static void announce(struct np_slot *slot, const struct image *image) {
     if (place == NULL && modules_used < MAX_MODULES) place = &modules[modules_used];
     uint32_t id = __atomic_fetch_add(&np_arena->next_module_id, 1, __ATOMIC_RELAXED);
     if (place != NULL) {
-        *place = (struct module){image->lo, image->hi, image->eh_frame, id, scan_number};
+        *place = (struct np_module){image->lo, image->hi, image->eh_frame, id, scan_number};
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
     unlock_modules();
@@ -198,16 +191,13 @@ void np_modules_init(struct np_slot *slot) {
 
 /* -- by address -- */
 
-static const void *known_eh_frame(uintptr_t pc) {
-    uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < used; i++)
-        if (modules[i].lo != 0 && pc >= modules[i].lo && pc < modules[i].hi) return modules[i].eh_frame;
-    return NULL;
+struct np_modules np_modules(void) {
+    return (struct np_modules){modules, &modules_used};
 }
 
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     struct found_object found;
-    if (find_object == NULL) return known_eh_frame(pc);
+    if (find_object == NULL) return np_known_eh_frame(np_modules(), pc);
     if (find_object((void *)pc, &found) != 0) return NULL;
     uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)

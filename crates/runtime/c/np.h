@@ -17,7 +17,12 @@
 #include <stddef.h>
 
 #define NP_HIDDEN __attribute__((visibility("hidden")))
+/* An emulator's plugin is built from some of the tracker's files (crates/emulator), and must not offer their hooks to the emulator's process. */
+#ifdef NP_PLUGIN
+#define NP_EXPORT NP_HIDDEN
+#else
 #define NP_EXPORT __attribute__((visibility("default")))
+#endif
 #define NP_TLS static _Thread_local __attribute__((tls_model("initial-exec")))
 #define NP_COLD __attribute__((cold, noinline))
 #define np_likely(x) __builtin_expect(!!(x), 1)
@@ -27,6 +32,9 @@
 
 /* ---- core.c: attachment ---- */
 extern struct np_arena *np_arena; /* NULL: not recording */
+static inline struct np_slot *np_slot_at(uint64_t index) {
+    return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + index * np_arena->slot_bytes);
+}
 /* This thread's slot, claimed at the first call. NULL: not recording, no slot left (counted), or inside a hook of ours already. */
 struct np_slot *np_self(void);
 /* The same without claiming: NULL before the thread's first hook. */
@@ -88,8 +96,8 @@ bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index)
 #define NP_SCRATCH_TRACKER 640 /* 384 bytes: the lifecycle tracker */
 
 /* ---- vtime.c: program time ---- */
+extern uint32_t np_cycles_per_access_q8;
 static inline uint64_t np_clock_of(const struct np_slot *slot) {
-    extern uint32_t np_cycles_per_access_q8;
     return slot->stall_cycles + ((slot->accesses * np_cycles_per_access_q8) >> 8);
 }
 /* The clock stamp for a record of this thread: np_clock_of in instrument mode, the TSC in track mode. */

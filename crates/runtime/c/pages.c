@@ -9,7 +9,7 @@
  * NP_REC_PLACE is held back while the same thread goes on placing the next page on the same node: one record per run. */
 #include "memsim.h"
 
-/* core.c: zeroed memory of our own, by system calls that nobody records. */
+/* memory.c: zeroed memory of our own, by system calls that nobody records. */
 NP_HIDDEN void *np_pages_new(size_t bytes);
 NP_HIDDEN void np_pages_free(void *pages, size_t bytes);
 
@@ -25,7 +25,9 @@ enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_
 
 #define RUN_PAGES_MAX 64
 
+#ifndef NP_PLUGIN
 uint8_t *np_leaves[NP_LEAVES];
+#endif
 
 static NP_COLD uint8_t *new_leaf(uint8_t **where) {
     uint8_t *leaf = np_pages_new(LEAF_PAGES), *seen = NULL;

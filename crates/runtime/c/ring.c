@@ -14,6 +14,21 @@
 #define WAIT_MAX_NS 2000000ull
 #define WAIT_TOTAL_NS 2000000000ull
 
+/* -- losses -- */
+
+void np_count_lost(enum np_loss reason, uint64_t count) {
+    uint64_t *counter = reason == NP_LOST_NO_SLOT ? &np_arena->lost_no_slot
+                      : reason == NP_LOST_STOPPED ? &np_arena->lost_stopped
+                                                  : &np_arena->lost_full;
+    __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
+}
+
+void np_lost_reentrant(struct np_slot *slot, uint32_t count) {
+    np_scratch(slot)->lost_reentrant += count;
+}
+
+/* -- room -- */
+
 static uint64_t load_tail(struct np_slot *slot) {
     return slot->tail_seen = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
 }

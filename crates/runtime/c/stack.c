@@ -92,7 +92,7 @@ static NP_COLD uint32_t find_id(struct np_slot *slot, uint64_t hash, const uintp
 
 static inline bool holds(const struct np_memo *memo, struct np_regs regs) {
     if (memo->id == 0 || memo->regs.pc != regs.pc || memo->regs.sp != regs.sp || memo->regs.fp != regs.fp) return false;
-    if (memo->generation != __atomic_load_n(&np_unwind_generation, __ATOMIC_RELAXED)) return false;
+    if (memo->generation != __atomic_load_n(np_unwind_generation, __ATOMIC_RELAXED)) return false;
     uintptr_t difference = 0;
     for (uint32_t i = 0; i < memo->loads; i++) difference |= *(const uintptr_t *)memo->load[i].address ^ memo->load[i].value;
     return difference == 0;

@@ -5,7 +5,7 @@
  * is still recorded. Threads made by clone() without storage of their own share their creator's: they are told apart by number (core.c).
  */
 #define _GNU_SOURCE
-#include "track.h"
+#include "emulator.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -309,10 +309,12 @@ static TRAMPOLINE int begin_clone(void *entry) {
         __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
         put_thread_start(slot, &start.birth, np_order());
         slot->in_hook = 0;
+        np_emulator_slot(slot);
     }
     int result = start.c11_routine(start.argument);
     if (slot != NULL) {
         slot->in_hook |= 1;
+        np_emulator_slot(NULL);
         close_slot(slot);
     }
     return result;

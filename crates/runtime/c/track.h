@@ -54,16 +54,17 @@ extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the
 extern uint32_t np_process_index;
 extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
 extern bool np_tls_is_shared;         /* a clone() without thread-local storage of its own lives */
-extern uintptr_t np_own_lo, np_own_hi; /* our own image: frames in it never appear in stacks */
+struct np_own {
+    uintptr_t lo, hi;                          /* our own image: frames in it never appear in stacks */
+    uintptr_t trampolines_lo, trampolines_hi;  /* in it: frames that end every stack of a thread */
+};
+extern struct np_own np_own;
 extern char np_own_path[4096];        /* this library, for LD_PRELOAD of children */
 extern char np_arena_env[256];        /* NUMAPILOT_ARENA=... */
 
 /* -- core.c -- */
 struct np_slot *np_self_slow(void);
 struct np_slot *np_slot_claim(void);
-static inline struct np_slot *np_slot_at(uint64_t index) {
-    return (struct np_slot *)(void *)((char *)np_arena + np_arena->slots_offset + index * np_arena->slot_bytes);
-}
 /* This thread's slot even inside a hook; claims one at first use. NULL: not recording. */
 static inline struct np_slot *np_slot_here(void) {
     struct np_tls *tls = &np_tls;
@@ -71,11 +72,11 @@ static inline struct np_slot *np_slot_here(void) {
     return np_self_slow();
 }
 void np_set_callouts_slot(struct np_slot *slot);
+
+/* -- ring.c -- */
 void np_count_lost(enum np_loss reason, uint64_t count);
 /* A hook was reached while a record of the same thread was being made: from a signal handler. */
 void np_lost_reentrant(struct np_slot *slot, uint32_t count);
-
-/* -- ring.c -- */
 #define NP_WRITING 0x100u /* in slot->in_hook: between np_begin and np_commit */
 #define NP_WORDS_MAX 255u
 /* Copies `bytes` of text into words, zero-padded. */
@@ -106,6 +107,24 @@ void np_process_begin_image(struct np_slot *slot);
 void np_process_after_fork(void);
 
 /* -- modules.c, map.c -- */
+struct np_module {
+    uintptr_t lo, hi;       /* lo 0: free */
+    const void *eh_frame;   /* .eh_frame_hdr */
+    uint32_t id;
+    uint32_t seen;          /* number of the last scan that met it */
+};
+struct np_modules {
+    struct np_module *list;
+    const uint32_t *used;   /* only grows */
+};
+/* The known module around pc: its .eh_frame_hdr, or NULL. */
+static inline const void *np_known_eh_frame(struct np_modules modules, uintptr_t pc) {
+    uint32_t used = __atomic_load_n(modules.used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (modules.list[i].lo != 0 && pc >= modules.list[i].lo && pc < modules.list[i].hi) return modules.list[i].eh_frame;
+    return NULL;
+}
+struct np_modules np_modules(void);
 void np_modules_init(struct np_slot *slot);
 void np_maps_init(struct np_slot *slot);
 void np_modules_after_fork(void);
@@ -154,7 +173,7 @@ struct np_memo {
 };
 /* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
-extern uint64_t np_unwind_generation;
+extern uint64_t *np_unwind_generation; /* of this process */
 
 /* -- system calls that leave errno alone: a negative result is -errno -- */
 static inline long np_sys(long number, long a, long b, long c, long d, long e, long f) {
@@ -192,7 +211,7 @@ static inline void np_pause(void) {
 #endif
 }
 
-/* Anonymous zeroed memory of our own, never recorded. NULL when there is none. */
+/* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
 

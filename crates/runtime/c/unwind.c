@@ -17,10 +17,11 @@
 /* key is stored xored with the rule, so that a torn entry matches no key. */
 struct entry { uint64_t key, rule; };
 static struct entry rules[RULES];
-uint64_t np_unwind_generation = 1;
+static uint64_t own_generation = 1;
+uint64_t *np_unwind_generation = &own_generation;
 
 void np_unwind_modules_changed(void) {
-    __atomic_fetch_add(&np_unwind_generation, 1, __ATOMIC_ACQ_REL);
+    __atomic_fetch_add(np_unwind_generation, 1, __ATOMIC_ACQ_REL);
 }
 
 /* kind 3 bits, frame-pointer rule 2, frame offset 24, frame-pointer offset 24. */
@@ -142,9 +143,7 @@ static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
 }
 
 static bool is_trampoline(uintptr_t pc) {
-    extern const char np_begin_trampolines[] __asm__("__start_np_trampolines") NP_HIDDEN;
-    extern const char np_end_trampolines[] __asm__("__stop_np_trampolines") NP_HIDDEN;
-    return pc >= (uintptr_t)np_begin_trampolines && pc < (uintptr_t)np_end_trampolines;
+    return pc >= np_own.trampolines_lo && pc < np_own.trampolines_hi;
 }
 
 static inline uint64_t mix(uint64_t hash, uint64_t value) {
@@ -153,7 +152,7 @@ static inline uint64_t mix(uint64_t hash, uint64_t value) {
 }
 
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
-    uint64_t generation = __atomic_load_n(&np_unwind_generation, __ATOMIC_ACQUIRE);
+    uint64_t generation = __atomic_load_n(np_unwind_generation, __ATOMIC_ACQUIRE);
     struct np_regs regs = memo->regs;
     struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, memo, false};
     unsigned count = 0;
@@ -165,7 +164,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
     memo->generation = generation;
     generation &= 0xffff;
     while (result == STEP_ON) {
-        if (np_unlikely(walk.pc - np_own_lo < np_own_hi - np_own_lo)) {
+        if (np_unlikely(walk.pc - np_own.lo < np_own.hi - np_own.lo)) {
             if (is_trampoline(walk.pc)) break;
         } else {
             if (np_unlikely(count == max)) {

@@ -25,7 +25,8 @@
 #define STALL_WAIT_NS 100000000 /* runnable but without CPU for this long: the host is too busy, go on without it */
 
 uint32_t np_cycles_per_access_q8;
-static uint32_t host_cpus;
+static struct np_vtime_process own_process;
+struct np_vtime_process *np_vtime_process = &own_process;
 
 uint64_t np_monotonic_ns(void) {
     struct timespec now;
@@ -90,10 +91,6 @@ void np_clock_sleep(struct np_slot *slot, uint64_t cycles, enum np_sync_kind kin
 
 /* ---- looking at the other threads ---- */
 
-static struct np_slot *slot_at(uint64_t index) {
-    return (struct np_slot *)((char *)np_arena + np_arena->slots_offset + index * np_arena->slot_bytes);
-}
-
 static uint64_t slots_used(void) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     return high < np_arena->slot_count ? high : np_arena->slot_count;
@@ -113,23 +110,17 @@ static enum reach reach_of(const struct np_slot *slot, uint64_t clock) {
 
 /* Threads of this process that were created and have no slot yet. Their clock counts at once, otherwise the first of sixteen new threads
  * could end before the second begins. */
-#define BIRTHS 128
 #define BIRTH_NS 100000000 /* a thread that did not begin after this long is forgotten */
 #define WAKE_NS 10000000   /* and a wake-up: what was to end it may have taken another way */
-static struct {
-    uint64_t clock; /* + 1; 0: free */
-    uint64_t until_ns; /* forgotten then */
-} births[BIRTHS];
-static uint32_t births_open;
 
 static void expect(uint64_t creator_clock, uint64_t limit_ns) {
     uint64_t until_ns = np_monotonic_ns() + limit_ns;
-    for (int i = 0; i < BIRTHS; i++) {
+    for (int i = 0; i < NP_BIRTHS; i++) {
         uint64_t none = 0;
-        if (__atomic_load_n(&births[i].clock, __ATOMIC_RELAXED) != 0) continue;
-        __atomic_store_n(&births[i].until_ns, until_ns, __ATOMIC_RELEASE); /* first: it may not be seen with an old limit */
-        if (!__atomic_compare_exchange_n(&births[i].clock, &none, creator_clock + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
-        __atomic_fetch_add(&births_open, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&np_vtime_process->births[i].clock, __ATOMIC_RELAXED) != 0) continue;
+        __atomic_store_n(&np_vtime_process->births[i].until_ns, until_ns, __ATOMIC_RELEASE); /* first: it may not be seen with an old limit */
+        if (!__atomic_compare_exchange_n(&np_vtime_process->births[i].clock, &none, creator_clock + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
+        __atomic_fetch_add(&np_vtime_process->births_open, 1, __ATOMIC_SEQ_CST);
         return;
     }
 }
@@ -140,27 +131,27 @@ void np_vtime_birth(uint64_t creator_clock) {
 
 void np_vtime_birth_done(uint64_t creator_clock) {
     if (!np_vtime_on()) return;
-    for (int i = 0; i < BIRTHS; i++) {
+    for (int i = 0; i < NP_BIRTHS; i++) {
         uint64_t clock = creator_clock + 1;
-        if (!__atomic_compare_exchange_n(&births[i].clock, &clock, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
-        __atomic_fetch_sub(&births_open, 1, __ATOMIC_SEQ_CST);
+        if (!__atomic_compare_exchange_n(&np_vtime_process->births[i].clock, &clock, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
+        __atomic_fetch_sub(&np_vtime_process->births_open, 1, __ATOMIC_SEQ_CST);
         return;
     }
 }
 
 void np_wakes_begin(uint64_t clock, uint32_t count) {
     if (!np_vtime_on()) return;
-    for (uint32_t i = 0; i < count && i < BIRTHS; i++) expect(clock, WAKE_NS);
+    for (uint32_t i = 0; i < count && i < NP_BIRTHS; i++) expect(clock, WAKE_NS);
 }
 
 static uint64_t slowest_birth(void) {
     uint64_t slowest = UINT64_MAX;
-    if (np_likely(__atomic_load_n(&births_open, __ATOMIC_SEQ_CST) == 0)) return slowest;
+    if (np_likely(__atomic_load_n(&np_vtime_process->births_open, __ATOMIC_SEQ_CST) == 0)) return slowest;
     uint64_t now = np_monotonic_ns();
-    for (int i = 0; i < BIRTHS; i++) {
-        uint64_t clock = __atomic_load_n(&births[i].clock, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < NP_BIRTHS; i++) {
+        uint64_t clock = __atomic_load_n(&np_vtime_process->births[i].clock, __ATOMIC_SEQ_CST);
         if (clock == 0) continue;
-        if (now > __atomic_load_n(&births[i].until_ns, __ATOMIC_RELAXED)) np_vtime_birth_done(clock - 1);
+        if (now > __atomic_load_n(&np_vtime_process->births[i].until_ns, __ATOMIC_RELAXED)) np_vtime_birth_done(clock - 1);
         else if (clock - 1 < slowest) slowest = clock - 1;
     }
     return slowest;
@@ -193,7 +184,7 @@ static struct view look(const struct np_slot *except) {
     struct np_slot *fastest = NULL;
     uint64_t used = slots_used(), fastest_clock = 0, unborn = slowest_birth();
     for (uint64_t i = 0; i < used; i++) {
-        struct np_slot *slot = slot_at(i);
+        struct np_slot *slot = np_slot_at(i);
         uint64_t clock = np_clock_of(slot);
         enum reach reach = slot == except ? IGNORED : reach_of(slot, clock);
         if (reach == IGNORED) continue;
@@ -217,7 +208,7 @@ static struct view look(const struct np_slot *except) {
 /* How far inside the window a sleeper must be before it is worth waking. Most of the window, so that it then runs for long;
  * nearly nothing of it while host CPUs are idle. */
 static uint64_t slack(uint32_t awake) {
-    return awake < host_cpus ? window() / 16 : window() / 4;
+    return awake < np_vtime_process->host_cpus ? window() / 16 : window() / 4;
 }
 
 static void poke(struct np_slot *slowest, uint64_t clock) {
@@ -238,7 +229,7 @@ static struct np_slot *release_sleepers(struct view view) {
     uint64_t used = slots_used(), first_clock = UINT64_MAX;
     struct np_slot *first = NULL;
     for (uint64_t i = 0; i < used; i++) {
-        struct np_slot *slot = slot_at(i);
+        struct np_slot *slot = np_slot_at(i);
         if (__atomic_load_n(&np_vt(slot)->throttled, __ATOMIC_RELAXED) != 1) continue;
         uint64_t clock = np_clock_of(slot), slowest = view.slowest_clock[reading_for(slot)];
         if (reach_of(slot, clock) != RUNNING) continue;
@@ -521,14 +512,14 @@ static NP_COLD void count_host_cpus(void) {
     long bytes = np_sys6(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
     uint32_t count = 0;
     for (long i = 0; i < bytes / 8; i++) count += (uint32_t)__builtin_popcountll(mask[i]);
-    __atomic_store_n(&host_cpus, count > 0 ? count : 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&np_vtime_process->host_cpus, count > 0 ? count : 1, __ATOMIC_RELAXED);
 }
 
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
     if (np_arena == NULL) return;
     __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED);
     if (!np_vtime_on()) return;
-    if (host_cpus == 0) count_host_cpus();
+    if (np_vtime_process->host_cpus == 0) count_host_cpus();
     struct np_vtime_slot *vt = np_vt(slot);
     memset(vt, 0, sizeof *vt);
     uint64_t clock = np_clock_of(slot);

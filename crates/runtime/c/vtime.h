@@ -91,6 +91,17 @@ static inline long np_sys6(long number, long a, long b, long c, long d, long e, 
 }
 
 /* ---- vtime.c ---- */
+/* What all threads of a process share, besides the arena. An emulator's plugin uses that of the process which it emulates. */
+#define NP_BIRTHS 128
+struct np_vtime_process {
+    struct {
+        uint64_t clock;    /* of a thread that was created, or woken, and has not run yet, + 1; 0: free */
+        uint64_t until_ns; /* forgotten then */
+    } births[NP_BIRTHS];
+    uint32_t births_open;
+    uint32_t host_cpus;
+};
+extern struct np_vtime_process *np_vtime_process;
 uint64_t np_monotonic_ns(void);
 uint64_t np_cycles_of_ns(uint64_t ns);
 /* After a wait outside the program (I/O): not further behind the running threads than the window. */

@@ -92,7 +92,7 @@ struct np_arena {
     uint64_t start_order;    /* order stamp when the recorder made the arena */
     uint64_t start_ns;       /* CLOCK_MONOTONIC at the same moment */
     uint32_t recorder_pid;
-    uint32_t reserved0;
+    uint32_t emulated;       /* 1: programs run under an emulator, whose plugin sees their accesses (emulator.h) */
     struct np_config config;
 
     _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by everybody */

@@ -54,15 +54,29 @@ pub struct Unpacked {
 /// Besides those of the file system: [`io::ErrorKind::PermissionDenied`] where `dir` or the directory in it belongs to another user, is a
 /// symbolic link, or may be written by others. Somebody else could then swap the library that is about to be loaded into the user's programs.
 pub fn unpack(dir: &Path) -> io::Result<Unpacked> {
+    let home = private_home(dir, CONTENT_HASH)?;
+    Ok(Unpacked { tracker: place(&home, TRACKER_NAME, TRACKER)?, callouts: place(&home, CALLOUTS_NAME, CALLOUTS)? })
+}
+
+/// The same for one file that another crate carries; `content_hash` names its directory. Its absolute path.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn unpack_file(dir: &Path, content_hash: &str, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    place(&private_home(dir, content_hash)?, name, bytes)
+}
+
+/// The directory of that name below `dir`, both made if need be, and ours alone.
+fn private_home(dir: &Path, content_hash: &str) -> io::Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
     check_private(&dir)?;
-    let home = dir.join(CONTENT_HASH);
+    let home = dir.join(content_hash);
     match DirBuilder::new().mode(0o700).create(&home) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => check_private(&home)?,
     }
-    Ok(Unpacked { tracker: place(&home, TRACKER_NAME, TRACKER)?, callouts: place(&home, CALLOUTS_NAME, CALLOUTS)? })
+    Ok(home)
 }
 
 fn check_private(dir: &Path) -> io::Result<()> {

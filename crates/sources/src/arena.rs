@@ -186,6 +186,12 @@ impl Arena {
         unsafe { (*header).magic = wire::ARENA_MAGIC };
     }
 
+    /// Tells the tracker that it runs under an emulator with our plugin (crates/runtime/c/emulator.h). Before the program starts.
+    pub fn tell_of_emulator(&self) {
+        // SAFETY: the header is mapped, and no program has it yet.
+        unsafe { (*self.header()).emulated = 1 };
+    }
+
     /// The path under which other processes of this user can open the arena.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::emulated::Emulator;
 use crate::engine::Target;
 use crate::error::SourceError;
 use crate::library::loader_can_take;
@@ -60,6 +61,8 @@ pub struct Launch<'a> {
     pub arena: &'a Path,
     /// Set in the program's environment, beside what the recorder needs.
     pub environment: &'a [(OsString, OsString)],
+    /// What runs the program, where it does not run by itself.
+    pub emulator: Option<&'a Emulator>,
     /// Threads that wait shall sleep: a spinning thread would burn program time that the simulated machine has not got.
     pub passive_waits: bool,
 }
@@ -98,14 +101,25 @@ pub enum Standing {
 pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError> {
     let foreign = children().unwrap_or_default();
     become_subreaper()?;
-    let mut command = Command::new(&launch.target.exec_path);
-    command.arg0(&launch.command[0]).args(&launch.command[1..]);
+    let preload = preload_list(launch)?;
+    let mut command = match launch.emulator {
+        Some(emulator) => emulator.command(launch.target, launch.command, &preload)?,
+        None => {
+            let mut command = Command::new(&launch.target.exec_path);
+            command.arg0(&launch.command[0]).args(&launch.command[1..]);
+            command
+        }
+    };
     command.env("NUMAPILOT_ARENA", launch.arena);
     if launch.passive_waits && PASSIVE_WAITS.iter().all(|(name, _)| std::env::var_os(name).is_none()) {
         command.envs(PASSIVE_WAITS);
     }
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    command.env("LD_PRELOAD", preload_list(launch)?);
+    match launch.emulator {
+        // The emulator's own environment: the tracker belongs into the program inside.
+        Some(_) => command.env_remove("LD_PRELOAD"),
+        None => command.env("LD_PRELOAD", preload),
+    };
     let blocked = Blocked::new();
     let in_child = blocked.for_child();
     let replaced = guard.replaced();
@@ -117,7 +131,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
         });
     }
     let child = command.spawn().map_err(|source| SourceError::NotExecutable {
-        path: launch.target.exec_path.clone(),
+        path: command.get_program().into(),
         reason: format!("the system cannot run it ({source})"),
         remedy: "run it without numapilot to see whether it works at all".to_owned(),
     })?;

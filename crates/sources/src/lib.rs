@@ -11,6 +11,7 @@ mod clock;
 pub mod compile;
 pub mod doctor;
 mod drain;
+mod emulated;
 pub mod engine;
 mod error;
 mod host;
@@ -26,6 +27,7 @@ mod signals;
 mod simulated;
 mod walk;
 
+pub use emulated::Emulator;
 pub use engine::Engine;
 pub use engine::EngineChoice;
 pub use engine::Refusal;

@@ -1,6 +1,7 @@
 //! Where the runtime's two binaries are unpacked: the user's cache folder, or a private one below /tmp.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -34,9 +35,24 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 /// # Errors
 /// No place does: with what each said.
 pub fn unpacked() -> Result<Unpacked, SourceError> {
+    first_that_takes(numapilot_runtime::unpack)
+}
+
+/// Unpacks the emulator's plugin into the first place that takes it.
+///
+/// # Errors
+/// No place does: with what each said.
+pub fn unpacked_plugin() -> Result<PathBuf, SourceError> {
+    first_that_takes(|folder| {
+        let (hash, name) = (numapilot_emulator::CONTENT_HASH, numapilot_emulator::PLUGIN_NAME);
+        numapilot_runtime::unpack_file(folder, hash, name, numapilot_emulator::PLUGIN)
+    })
+}
+
+fn first_that_takes<T>(unpack: impl Fn(&Path) -> io::Result<T>) -> Result<T, SourceError> {
     let mut reasons = Vec::new();
     for folder in candidates(|name| std::env::var_os(name)) {
-        match numapilot_runtime::unpack(&folder) {
+        match unpack(&folder) {
             Ok(unpacked) => return Ok(unpacked),
             Err(error) => reasons.push(format!("{}: {error}", folder.display())),
         }

@@ -123,7 +123,7 @@ pub struct RecordOptions<'a> {
     pub existing: Existing,
     /// Which engine.
     pub engine: EngineChoice,
-    /// The machine that is simulated (`instrument`), or on which the program runs (`track`).
+    /// The machine that is simulated (`instrument`, `emulate`), or on which the program runs (`track`).
     pub machine: &'a Machine,
     /// CPUs of the machine that threads may use; all that are online where `None`.
     pub cpus: Option<Vec<CpuId>>,
@@ -135,7 +135,7 @@ pub struct RecordOptions<'a> {
     pub sampling: Sampling,
     /// How far a thread's clock may run ahead of the slowest running thread's, in program time.
     pub window: Duration,
-    /// Cycles of work charged per instrumented access (the instructions around it), 1/256 cycle.
+    /// Cycles of work charged per instrumented access (the instructions around it), 1/256 cycle. `emulate` counts instructions instead.
     pub cycles_per_access_q8: u32,
     /// Seed of sampling intervals and random replacement.
     pub seed: u64,

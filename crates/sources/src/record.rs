@@ -14,6 +14,7 @@ use crate::clock::HostInstant;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
+use crate::emulated::Emulator;
 use crate::engine::Engine;
 use crate::engine::Refusal;
 use crate::engine::Selection;
@@ -105,7 +106,7 @@ pub struct Recording {
     pub samples: u64,
     /// Threads seen.
     pub threads: u64,
-    /// Program time at the end: of the thread that went furthest (`instrument`), real time (`track`).
+    /// Program time at the end: of the thread that went furthest (`instrument`, `emulate`), real time (`track`).
     pub program_time: Duration,
     /// Real time from the program's start to its end.
     pub wall_time: Duration,
@@ -131,10 +132,14 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let selection = select(options.engine, &target, &options.command)?;
     let start = HostInstant::now();
     let library = library::unpacked()?;
+    let emulator = emulator_for(selection.engine, &target)?;
     let host_khz = start.calibrate(CALIBRATION);
     let simulated = simulate(&options, selection.engine, host_khz)?;
     let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
     let arena = Arena::create(&simulated.config, layout, start)?;
+    if emulator.is_some() {
+        arena.tell_of_emulator();
+    }
     let guard = Guard::install()?;
     output::prepare(&options.output, options.existing)?;
     let opening = Opening {
@@ -153,7 +158,8 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         preload: &library.tracker,
         arena: &arena.path(),
         environment: &options.environment,
-        passive_waits: selection.engine == Engine::Instrument,
+        passive_waits: selection.engine.is_simulated(),
+        emulator: emulator.as_ref(),
     };
     let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
     let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
@@ -202,6 +208,19 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     }
     explain(&mut recording);
     Ok(recording)
+}
+
+/// What runs the program, where it does not run by itself.
+fn emulator_for(engine: Engine, target: &Target) -> Result<Option<Emulator>, SourceError> {
+    if engine != Engine::Emulate {
+        return Ok(None);
+    }
+    Emulator::find().map(Some).map_err(|why| SourceError::EngineRefused {
+        engine: engine.name(),
+        path: target.binary.path.clone(),
+        reason: why.reason,
+        remedy: why.remedy,
+    })
 }
 
 fn give_up(watch: &mut Watch<'_, '_>, options: &RecordOptions<'_>, source: std::io::Error) -> SourceError {
@@ -310,7 +329,7 @@ impl Watch<'_, '_> {
     fn program_time(&self) -> Duration {
         match self.clock.engine {
             Engine::Track => self.began.elapsed(),
-            Engine::Instrument => {
+            Engine::Instrument | Engine::Emulate => {
                 let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
                 let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));
                 Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))

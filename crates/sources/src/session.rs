@@ -19,7 +19,6 @@ use serde_json::json;
 use crate::clock::HostInstant;
 use crate::drain::PieceCounts;
 use crate::drain::Sink;
-use crate::engine::Engine;
 use crate::engine::Selection;
 use crate::engine::Target;
 use crate::error::SourceError;
@@ -69,7 +68,7 @@ fn lossy(words: &[OsString]) -> Vec<String> {
 
 impl Opening<'_, '_> {
     fn session(&self) -> SessionStart {
-        let instrument = self.selection.engine == Engine::Instrument;
+        let simulated = self.selection.engine.is_simulated();
         let refusals: Vec<Value> = self
             .selection
             .refusals
@@ -89,8 +88,8 @@ impl Opening<'_, '_> {
             start_order: self.start.order,
             order_khz: self.host_khz,
             clock_khz: self.config.clock_khz,
-            clock_origin_cycles: if instrument { 0 } else { self.start.order },
-            simulated: instrument,
+            clock_origin_cycles: if simulated { 0 } else { self.start.order },
+            simulated,
             machine: serde_json::to_value(self.options.machine).unwrap_or(Value::Null),
             config: object(self.config()),
             host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),

@@ -64,8 +64,8 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
     let layout = thread_layout(options)?;
     let clock_khz = match (engine, machine.clock_mhz()) {
         (Engine::Track, _) => host_khz,
-        (Engine::Instrument, Some(mhz)) => round_u32(mhz * 1000.0),
-        (Engine::Instrument, None) => {
+        (_, Some(mhz)) => round_u32(mhz * 1000.0),
+        (_, None) => {
             notes.push(format!(
                 "machine {} has no known clock: that of this host is taken, {host_khz} kHz",
                 machine.name()
@@ -74,7 +74,7 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
         }
     };
     let mut config = empty_config();
-    config.mode = if engine == Engine::Instrument { wire::MODE_INSTRUMENT } else { wire::MODE_TRACK };
+    config.mode = if engine.is_simulated() { wire::MODE_INSTRUMENT } else { wire::MODE_TRACK };
     config.bind = match options.bind {
         Binding::Spread => wire::BIND_SPREAD,
         Binding::Pack => wire::BIND_PACK,
@@ -92,9 +92,10 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
     }
     let window = options.window.as_nanos() * u128::from(clock_khz) / 1_000_000;
     config.window_cycles = u32::try_from(window.max(1)).unwrap_or(u32::MAX);
-    config.cycles_per_access_q8 = options.cycles_per_access_q8;
+    // An emulator counts instructions: what they cost is charged by them.
+    config.cycles_per_access_q8 = if engine == Engine::Emulate { 0 } else { options.cycles_per_access_q8 };
     config.max_stack_depth = options.max_stack_depth;
-    config.line_sampling = if engine == Engine::Instrument { options.line_sampling } else { 1 };
+    config.line_sampling = if engine.is_simulated() { options.line_sampling } else { 1 };
     fill_cpus(&mut config, machine, &layout)?;
     fill_nodes(&mut config, machine, &mut notes)?;
     fill_caches(&mut config, machine, &layout, &mut notes);

@@ -72,7 +72,7 @@ fn offsets() -> Vec<(String, u64)> {
             start_order,
             start_ns,
             recorder_pid,
-            reserved0,
+            emulated,
             config,
             cpu_load,
         ]

@@ -1,8 +1,8 @@
 //! Which engine records a program, and why not a better one.
 //!
-//! Two engines exist: `instrument` (every access of a program built with `numapilot cc`, on a simulated machine) and `track`
-//! (lifecycles of any dynamically linked program). Both preload the same library, so both need a program whose dynamic
-//! loader will load it.
+//! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
+//! it in QEMU (`crate::emulated`); `track` sees the lifecycles of any dynamically linked program. All preload the same library, so they need a program whose
+//! dynamic loader will load it.
 
 mod binary;
 mod resolve;
@@ -24,6 +24,8 @@ use crate::error::SourceError;
 pub enum Engine {
     /// Every access of an instrumented program, on a simulated machine, in virtual time.
     Instrument,
+    /// Every access of an unmodified program that runs in an emulator, on a simulated machine, in virtual time.
+    Emulate,
     /// Lifecycles only (allocations, mappings, threads, processes), in real time.
     Track,
 }
@@ -33,8 +35,14 @@ impl Engine {
     pub fn name(self) -> &'static str {
         match self {
             Engine::Instrument => "instrument",
+            Engine::Emulate => "emulate",
             Engine::Track => "track",
         }
+    }
+
+    /// Whether programs run on a simulated machine, in virtual time.
+    pub fn is_simulated(self) -> bool {
+        matches!(self, Engine::Instrument | Engine::Emulate)
     }
 }
 
@@ -61,8 +69,9 @@ impl FromStr for EngineChoice {
         match name {
             "auto" => Ok(EngineChoice::Auto),
             "instrument" => Ok(EngineChoice::Only(Engine::Instrument)),
+            "emulate" => Ok(EngineChoice::Only(Engine::Emulate)),
             "track" => Ok(EngineChoice::Only(Engine::Track)),
-            "pmu" | "fault" | "emulate" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
+            "pmu" | "fault" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
             _ => Err(SourceError::EngineUnknown { name: name.to_owned() }),
         }
     }
@@ -123,6 +132,12 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
                 notes.push("the program is instrumented, but engine track records no accesses".to_owned());
             }
             Ok(Selection { engine: Engine::Track, refusals: Vec::new(), notes })
+        }
+        (EngineChoice::Only(Engine::Emulate), instrumented) => {
+            if instrumented {
+                notes.push("the program is instrumented: engine instrument records it faster".to_owned());
+            }
+            Ok(Selection { engine: Engine::Emulate, refusals: Vec::new(), notes })
         }
         (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes }),
         (EngineChoice::Only(Engine::Instrument), false) if starts_others => {

@@ -119,7 +119,7 @@ pub struct ArenaHeader {
     pub start_order: u64,
     pub start_ns: u64,
     pub recorder_pid: u32,
-    pub reserved0: u32,
+    pub emulated: u32,
     pub config: Config,
     pub state: Line<ArenaState>,
     pub ids: Line<ArenaIds>,

@@ -1,0 +1,96 @@
+/* process.c: the emulated process's tables and each thread's slot, as the tracker in it names them; where the emulated registers are.
+ *
+ * This file also holds the plugin's own instances of what the runtime keeps once per process or thread (np_arena, np_tls, ...); in the tracker they are in
+ * core.c and pages.c. */
+#define _GNU_SOURCE
+#include "user.h"
+#include "memsim.h"
+#include "vtime.h"
+
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct np_arena *np_arena;
+bool np_track_only;
+bool np_tls_is_shared;
+struct np_own np_own;
+uint8_t **np_leaves;
+_Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+_Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
+uintptr_t np_slot_call;
+
+static struct np_modules modules;
+static const struct np_sim *emulated_sim;
+
+/* Modules that the tracker has not announced are unknown here: asking the emulated loader would take emulated code. */
+const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
+    (void)slot;
+    return np_known_eh_frame(modules, pc);
+}
+
+/* False where emulated addresses are not ours (guest_base is not 0), or the program made the call by itself. */
+static bool copy_hello(struct np_emulator_hello *hello, uint64_t address) {
+    struct iovec to = {hello, sizeof *hello}, from = {(void *)address, sizeof *hello};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)sizeof *hello) return false;
+    return hello->magic == NP_EMULATOR_MAGIC && hello->abi == NP_EMULATOR_ABI;
+}
+
+static void meet(uint64_t address) {
+    struct np_emulator_hello hello;
+    if (!copy_hello(&hello, address)) return;
+    modules = hello.modules;
+    emulated_sim = hello.sim;
+    np_leaves = hello.leaves;
+    np_vtime_process = hello.vtime;
+    np_unwind_generation = hello.unwind_generation;
+    np_own = hello.own;
+    np_slot_call = hello.slot_call;
+    np_cycles_per_access_q8 = hello.arena->config.cycles_per_access_q8;
+    np_arena = hello.arena;
+    ((struct np_emulator_hello *)address)->answer = 1;
+}
+
+static void take_slot(struct np_slot *slot) {
+    struct np_guest *guest = &np_guest;
+    guest->registers = guest->candidate != NULL && guest->candidate_argument == (uint64_t)slot ? guest->candidate : NULL;
+    if (slot == NULL && np_tls.stacks != NULL) {
+        np_pages_free(np_tls.stacks, NP_STACK_CACHE_BYTES);
+        np_tls.stacks = NULL;
+    }
+    /* Constant but for what the beginning of a thread changes, which has just happened. */
+    np_sim = *emulated_sim;
+    guest->slot = slot;
+}
+
+void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
+                       uint64_t a6, uint64_t a7, uint64_t a8) {
+    if (np_likely(number != NP_SYSCALL_EMULATOR)) return;
+    if (a1 == NP_EMULATOR_HELLO) meet(a2);
+    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL) take_slot((struct np_slot *)a2);
+}
+
+/* A forked child has no slot until its tracker says so: until then it must not write to its parent's. */
+void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result) {
+    if (np_likely(result != 0)) return;
+    if (number != SYS_fork && number != SYS_vfork && number != SYS_clone && number != SYS_clone3) return;
+    if (np_guest.slot != NULL && np_guest.slot->pid != (uint32_t)getpid()) np_guest.slot = NULL;
+}
+
+/* QEMU's translated code keeps the address of its CPU's state, which begins with the sixteen registers, in rbp, and calls us directly: rbp is still that. In
+ * memory they are as of the start of the block here, and as of the start of the instruction at every access (QEMU needs that for faults). Checked: the
+ * first argument register must hold what the tracker then passes. */
+void np_slot_call_begins(unsigned vcpu, void *data, const uint64_t *state);
+__asm__(".text\n"
+        ".globl np_on_slot_call\n.hidden np_on_slot_call\n.type np_on_slot_call, @function\n"
+        "np_on_slot_call:\n"
+        "  movq %rbp, %rdx\n"
+        "  jmp np_slot_call_begins\n"
+        ".size np_on_slot_call, .-np_on_slot_call\n");
+
+enum { REGISTER_RDI = 7 };
+
+void np_slot_call_begins(unsigned vcpu, void *data, const uint64_t *state) {
+    np_guest.candidate = state;
+    np_guest.candidate_argument = state[REGISTER_RDI];
+}

@@ -1,0 +1,48 @@
+/* translate.c: what each translated block calls: one call-back per access that matters, and once per block the number of its instructions.
+ *
+ * Not looked at: the tracker's own code, and accesses at the top of the stack or at a constant distance from rsp, which hit a core's first cache as good
+ * as always and are a third of all (docs/emulate.md). Instructions are charged at the first access of the block that surely happens once, as QEMU
+ * 7.2 has no counter per thread that translated code could add to by itself; a block without such an access calls back at its start. */
+#include "user.h"
+
+#include "decode.h"
+
+static enum np_shape shape_of(const struct qemu_plugin_insn *insn) {
+#if NP_QEMU_PLUGIN_VERSION >= 3
+    uint8_t bytes[16];
+    return np_decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof bytes));
+#else
+    return np_decode(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
+#endif
+}
+
+static void watch(struct qemu_plugin_insn *insn, enum np_shape shape, uint64_t charge) {
+    uint64_t next = qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn);
+    void *data = (void *)((next & NP_SITE_PC) | charge << NP_SITE_CHARGE_SHIFT);
+    if (shape == NP_SHAPE_NONE || shape == NP_SHAPE_STACK) return;
+    if (shape == NP_SHAPE_LOCKED) {
+        qemu_plugin_register_vcpu_mem_cb(insn, np_on_atomic, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, data);
+        return;
+    }
+    /* The line must be had for writing anyway: the load before the store adds nothing. */
+    if (shape != NP_SHAPE_UPDATE) qemu_plugin_register_vcpu_mem_cb(insn, np_on_read, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, data);
+    qemu_plugin_register_vcpu_mem_cb(insn, np_on_write, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, data);
+}
+
+void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
+    uint64_t start = qemu_plugin_tb_vaddr(tb);
+    if (start - np_own.lo < np_own.hi - np_own.lo) {
+        if (start == np_slot_call) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_slot_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        return;
+    }
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    uint64_t charge = count < NP_SITE_CHARGE_MAX ? count : NP_SITE_CHARGE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        enum np_shape shape = shape_of(insn);
+        bool once = shape == NP_SHAPE_ONE || shape == NP_SHAPE_UPDATE;
+        watch(insn, shape, once ? charge : 0);
+        if (once) charge = 0;
+    }
+    if (charge != 0) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_block, QEMU_PLUGIN_CB_NO_REGS, (void *)charge);
+}

@@ -1,0 +1,50 @@
+/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c). crates/runtime/c/emulator.h is the seam to the tracker.
+ *
+ * The plugin is the native half of a recording of an emulated process: QEMU calls it at every access of the emulated code, and it runs the runtime's own
+ * simulated memory system (filter.c, directory.c, pages.c, sample.c, vtime.c and what they need, compiled into it unchanged) on the emulated process's
+ * arena and tables. Emulated and native code share one address space (guest_base 0, checked), so pointers need no translation.
+ *
+ * Rules, besides the runtime's: nothing here may fault (QEMU would take it for a fault of the program), nor leave a call-back by a jump. */
+#ifndef NUMAPILOT_USER_H
+#define NUMAPILOT_USER_H
+
+#include "emulator.h"
+#include "qemu_plugin_api.h"
+
+#pragma GCC visibility push(hidden)
+
+/* One emulated thread is one host thread. */
+struct np_guest {
+    struct np_slot *slot;       /* NULL: not recorded (yet), and nothing is done */
+    const uint64_t *registers;  /* rax, rcx, rdx, rbx, rsp, rbp, ... as QEMU keeps them; NULL: not found, so stacks are unknown */
+    const uint64_t *candidate;  /* the same, not yet checked */
+    uint64_t candidate_argument; /* its rdi when np_emulator_slot began */
+};
+extern _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
+
+/* ---- process.c: what the tracker says ---- */
+extern uintptr_t np_slot_call; /* emulator.h; 0: no tracker yet */
+void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
+                       uint64_t a6, uint64_t a7, uint64_t a8);
+void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result);
+/* Call-back at the start of np_emulator_slot. */
+void np_on_slot_call(unsigned vcpu, void *data);
+
+/* ---- translate.c ---- */
+void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+
+/* ---- access.c: call-backs of translated code ----
+ * `data` of an access: bits 0-47 the address after its instruction, bits 48-63 instructions to charge (those of the whole block, at one access of it). */
+#define NP_SITE_PC 0xffffffffffffull
+#define NP_SITE_CHARGE_SHIFT 48
+#define NP_SITE_CHARGE_MAX 0xffffu
+/* Program time of an emulated instruction, in cycles, beside the latencies of its accesses: docs/emulate.md. */
+#define NP_EMULATED_CYCLES 1
+void np_on_read(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+void np_on_write(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+void np_on_atomic(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+/* Of a block that has no access to charge its instructions at: `data` is their number. */
+void np_on_block(unsigned vcpu, void *data);
+
+#pragma GCC visibility pop
+#endif

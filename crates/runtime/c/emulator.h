@@ -1,0 +1,43 @@
+/* emulator.h: the seam between the tracker inside an emulated program and the plugin inside its emulator (crates/emulator/c).
+ *
+ * Both are in one process and see the same addresses: the plugin asks for that. The tracker follows objects, threads and synchronisation, as in every recorded
+ * program; the plugin is called at every access, and runs the same simulated memory system (filter.c and what it needs, compiled once more, natively) on
+ * the same state: the arena, and what the tracker names here.
+ *
+ * The tracker speaks through a system call that does not exist: the plugin sees it, the emulator and a kernel answer ENOSYS. */
+#ifndef NUMAPILOT_EMULATOR_H
+#define NUMAPILOT_EMULATOR_H
+
+#include "track.h"
+#include "vtime.h"
+
+#define NP_SYSCALL_EMULATOR 0x4e500001
+#define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
+#define NP_EMULATOR_ABI 1u
+
+enum np_emulator_call {
+    NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
+    NP_EMULATOR_SLOT = 2,  /* second argument: this thread's slot from now on, NULL when it ends */
+};
+
+struct np_emulator_hello {
+    uint64_t magic;
+    uint32_t abi;
+    uint32_t answer; /* the plugin's: 1, it is there and takes part */
+    struct np_arena *arena;
+    const struct np_sim *sim; /* its words change only when a thread begins */
+    uint8_t **leaves;
+    struct np_vtime_process *vtime;
+    struct np_modules modules;
+    uint64_t *unwind_generation;
+    struct np_own own;
+    uintptr_t slot_call; /* first instruction of np_emulator_slot, where the first argument register holds the slot */
+};
+
+#pragma GCC visibility push(hidden)
+/* By the tracker, once attached; does nothing outside of an emulator. */
+void np_emulator_meet(void);
+void np_emulator_slot(struct np_slot *slot);
+#pragma GCC visibility pop
+
+#endif
