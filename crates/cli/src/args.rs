@@ -119,6 +119,7 @@ Examples:
   numapilot record --machine opteron-8385 -- ./app --threads 16
   numapilot record --machine memprof-c --bind pack --cpus 0-11 -o packed.numatrace -- ./app
   numapilot record --placement interleave -- ./app          what if all memory were interleaved
+  numapilot record --engine emulate --machine opteron-8385 -- sort big.txt    every access of an unmodified program
   numapilot record --engine track -- python3 script.py      objects and threads of any program
 
 The program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls speak of it.

@@ -7,6 +7,8 @@
 
 enum { REGISTER_RSP = 4, REGISTER_RBP = 5 };
 
+qemu_plugin_meminfo_t np_store_bit;
+
 /* System calls' own page, and whatever else is no user memory: the runtime's tables end at 2^47. */
 static inline bool is_user(uint64_t address) { return address >> 47 == 0; }
 
@@ -30,31 +32,33 @@ static inline uint64_t stage_one(const struct np_slot *slot, uint64_t key) {
     return ((const uint64_t *)(const void *)((const char *)slot + NP_FILTER_OFFSET))[(uint32_t)key & slot->l1_mask];
 }
 
-void np_on_read(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
-    struct np_slot *slot = np_guest.slot;
-    if (np_unlikely(slot == NULL)) return;
+/* One body for loads and stores: QEMU 7.2 gives loads to call-backs that asked for stores, and stores to all (it adds one to a kind that is a mask already),
+ * so the kind is taken from the access itself. */
+static inline __attribute__((always_inline)) void access_line(struct np_slot *slot, bool store, uint64_t address, uint64_t site) {
     slot->accesses++;
-    charge(slot, (uint64_t)data >> NP_SITE_CHARGE_SHIFT);
-    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
-    if (np_likely(stage_one(slot, key) >> 1 == key)) return;
-    miss(slot, address, 0, (uint64_t)data);
+    charge(slot, site >> NP_SITE_CHARGE_SHIFT);
+    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick), held = stage_one(slot, key);
+    if (np_likely((held | !store) == (key << 1 | 1))) return;
+    miss(slot, address, store ? NP_ACC_WRITE : 0, site);
 }
 
-void np_on_write(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
+void np_on_access(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
     struct np_slot *slot = np_guest.slot;
     if (np_unlikely(slot == NULL)) return;
-    slot->accesses++;
-    charge(slot, (uint64_t)data >> NP_SITE_CHARGE_SHIFT);
-    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
-    if (np_likely(stage_one(slot, key) == (key << 1 | 1))) return;
-    miss(slot, address, NP_ACC_WRITE, (uint64_t)data);
+    access_line(slot, (info & np_store_bit) != 0, address, (uint64_t)data);
 }
 
-/* The write of a locked instruction. It gets no clock from others, as in instrumented programs (np_rmw); who reads what it wrote cannot be told from any other
- * read here. */
+/* A load and a store of one place: the line must be had for writing anyway, so the load adds nothing. */
+void np_on_update(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
+    struct np_slot *slot = np_guest.slot;
+    if (np_unlikely(slot == NULL) || !(info & np_store_bit)) return;
+    access_line(slot, true, address, (uint64_t)data);
+}
+
+/* A locked instruction. It gets no clock from others, as in instrumented programs (np_rmw); who reads what it wrote cannot be told from any other read here. */
 void np_on_atomic(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
     struct np_slot *slot = np_guest.slot;
-    if (np_unlikely(slot == NULL)) return;
+    if (np_unlikely(slot == NULL) || !(info & np_store_bit)) return;
     slot->accesses++;
     np_clock_advance(slot, NP_LOCK_CYCLES);
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);

@@ -20,19 +20,28 @@ static void watch(struct qemu_plugin_insn *insn, enum np_shape shape, uint64_t c
     uint64_t next = qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn);
     void *data = (void *)((next & NP_SITE_PC) | charge << NP_SITE_CHARGE_SHIFT);
     if (shape == NP_SHAPE_NONE || shape == NP_SHAPE_STACK) return;
-    if (shape == NP_SHAPE_LOCKED) {
-        qemu_plugin_register_vcpu_mem_cb(insn, np_on_atomic, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, data);
-        return;
+    qemu_plugin_vcpu_mem_cb_t call = shape == NP_SHAPE_LOCKED ? np_on_atomic : shape == NP_SHAPE_UPDATE ? np_on_update : np_on_access;
+    qemu_plugin_register_vcpu_mem_cb(insn, call, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, data);
+}
+
+static void ignore(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {}
+
+/* The tracker's own code. QEMU 7.2 forgets to switch an instruction's call-backs off where that ends its block by a jump through memory; they then hear of
+ * what QEMU's helpers do for later instructions (atomics, above all) that have none of their own. So ours get one, which does nothing. */
+static void pass_over(struct qemu_plugin_tb *tb, uint64_t start) {
+    if (start == np_slot_call) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_slot_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        enum np_shape shape = shape_of(insn);
+        if (shape == NP_SHAPE_LOCKED || shape == NP_SHAPE_ANY)
+            qemu_plugin_register_vcpu_mem_cb(insn, ignore, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
     }
-    /* The line must be had for writing anyway: the load before the store adds nothing. */
-    if (shape != NP_SHAPE_UPDATE) qemu_plugin_register_vcpu_mem_cb(insn, np_on_read, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, data);
-    qemu_plugin_register_vcpu_mem_cb(insn, np_on_write, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W, data);
 }
 
 void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     uint64_t start = qemu_plugin_tb_vaddr(tb);
     if (start - np_own.lo < np_own.hi - np_own.lo) {
-        if (start == np_slot_call) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_slot_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        pass_over(tb, start);
         return;
     }
     size_t count = qemu_plugin_tb_n_insns(tb);

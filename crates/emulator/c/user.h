@@ -40,8 +40,9 @@ void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 #define NP_SITE_CHARGE_MAX 0xffffu
 /* Program time of an emulated instruction, in cycles, beside the latencies of its accesses: docs/emulate.md. */
 #define NP_EMULATED_CYCLES 1
-void np_on_read(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
-void np_on_write(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+extern qemu_plugin_meminfo_t np_store_bit; /* in the description of an access: it is a store */
+void np_on_access(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+void np_on_update(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 void np_on_atomic(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 /* Of a block that has no access to charge its instructions at: `data` is their number. */
 void np_on_block(unsigned vcpu, void *data);

@@ -146,6 +146,7 @@ static void attach(void) {
     find_ourselves();
     make_fork_canary();
     np_track_only = arena->config.mode == NP_MODE_TRACK;
+    np_emulator_init(initial_environment("NUMAPILOT_EMULATOR="));
     np_tls.phase = NP_PHASE_BUSY;
     np_process_index = __atomic_fetch_add(&arena->next_process_index, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&np_arena, arena, __ATOMIC_RELEASE);

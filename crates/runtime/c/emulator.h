@@ -38,6 +38,24 @@ struct np_emulator_hello {
 /* By the tracker, once attached; does nothing outside of an emulator. */
 void np_emulator_meet(void);
 void np_emulator_slot(struct np_slot *slot);
+
+/* ---- emulator_exec.c: programs that are started ---- */
+struct np_emulated_program {
+    const char *binary, *script; /* script: NULL for a binary */
+    char *option;                /* of its "#!" line */
+    char line[256];
+};
+/* `value`: of NUMAPILOT_EMULATOR in the environment that this program was given; NULL: none. */
+void np_emulator_init(const char *value);
+extern char np_emulator_env[]; /* NUMAPILOT_EMULATOR=..., empty: programs run natively */
+/* Whether the emulator shall run the program at `path`. */
+bool np_emulator_takes(const char *path, struct np_emulated_program *program);
+/* The same for a name to be looked up on PATH; `path` has room for the result. */
+bool np_emulator_finds(const char *file, char *path, size_t size, struct np_emulated_program *program);
+/* Gives `run` the emulator's path, arguments and environment. `preload`: "LD_PRELOAD=..." of the program inside. */
+typedef int (*np_runner)(const void *context, const char *path, char *const arguments[], char *const environment[]);
+int np_emulator_run(const struct np_emulated_program *program, char *const arguments[], char *const environment[], const char *preload,
+                    np_runner run, const void *context);
 #pragma GCC visibility pop
 
 #endif

@@ -5,7 +5,7 @@
  * find the tracker and the arena through their environment, which the exec hooks complete without allocating.
  */
 #define _GNU_SOURCE
-#include "track.h"
+#include "emulator.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -195,7 +195,8 @@ static const char *entry_of(char *const *list, const char *prefix) {
 static size_t preload_bytes(char *const *environment) {
     if (np_arena == NULL || np_own_path[0] == 0) return 0;
     const char *arena = entry_of(environment, "NUMAPILOT_ARENA="), *preload = entry_of(environment, "LD_PRELOAD=");
-    if (arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
+    bool emulates = np_emulator_env[0] == 0 || entry_of(environment, "NUMAPILOT_EMULATOR=") != NULL;
+    if (emulates && arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
     return sizeof "LD_PRELOAD=:" + strlen(np_own_path) + (preload != NULL ? strlen(preload) : 0);
 }
 
@@ -205,9 +206,11 @@ static void complete_environment(char *const *environment, char **list, char *pr
     if (old != NULL && strstr(old, np_own_path) != NULL) strcpy(preload, old);
     else if (old != NULL && old[11] != 0) strcat(strcat(preload, ":"), old + 11);
     for (; environment != NULL && *environment != NULL; environment++)
-        if (strncmp(*environment, "LD_PRELOAD=", 11) != 0 && strncmp(*environment, "NUMAPILOT_ARENA=", 16) != 0) *list++ = *environment;
+        if (strncmp(*environment, "LD_PRELOAD=", 11) != 0 && strncmp(*environment, "NUMAPILOT_ARENA=", 16) != 0 &&
+            strncmp(*environment, "NUMAPILOT_EMULATOR=", 19) != 0) *list++ = *environment;
     *list++ = preload;
     *list++ = np_arena_env;
+    if (np_emulator_env[0] != 0) *list++ = np_emulator_env;
     *list = NULL;
 }
 
@@ -215,7 +218,7 @@ static void complete_environment(char *const *environment, char **list, char *pr
 #define COMPLETE(given)                                                      \
     size_t preload_size_ = preload_bytes(given);                             \
     char preload_[preload_size_ + 1];                                        \
-    char *list_[preload_size_ != 0 ? list_length(given) + 3 : 1];            \
+    char *list_[preload_size_ != 0 ? list_length(given) + 4 : 1];            \
     char *const *completed = (given);                                        \
     if (preload_size_ != 0) {                                                \
         complete_environment((given), list_, preload_);                      \
@@ -227,9 +230,16 @@ static void before_exec(void) {
     if (slot != NULL) np_counters(slot, true);
 }
 
+static int exec_now(const void *context, const char *path, char *const arguments[], char *const environment[]) {
+    (void)context;
+    return NP_REAL(execve)(path, arguments, environment);
+}
+
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
     COMPLETE(environment);
     before_exec();
+    struct np_emulated_program program;
+    if (np_emulator_takes(path, &program)) return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execve)(path, arguments, completed);
 }
 
@@ -240,6 +250,10 @@ NP_EXPORT int execv(const char *path, char *const arguments[]) {
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     COMPLETE(environment);
     before_exec();
+    struct np_emulated_program program;
+    char found[1024];
+    if (np_emulator_finds(file, found, sizeof found, &program))
+        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execvpe)(file, arguments, completed);
 }
 
@@ -299,14 +313,34 @@ NP_EXPORT int execle(const char *path, const char *first, ...) {
     return execve(path, arguments, environment);
 }
 
+struct spawn {
+    pid_t *pid;
+    const posix_spawn_file_actions_t *actions;
+    const posix_spawnattr_t *attributes;
+};
+
+static int spawn_now(const void *context, const char *path, char *const arguments[], char *const environment[]) {
+    const struct spawn *spawn = context;
+    return NP_REAL(posix_spawn)(spawn->pid, path, spawn->actions, spawn->attributes, arguments, environment);
+}
+
 NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
                           const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
     COMPLETE(environment);
+    struct np_emulated_program program;
+    struct spawn spawn = {pid, actions, attributes};
+    if (np_emulator_takes(path, &program))
+        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
 }
 
 NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *restrict actions,
                            const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
     COMPLETE(environment);
+    struct np_emulated_program program;
+    struct spawn spawn = {pid, actions, attributes};
+    char found[1024];
+    if (np_emulator_finds(file, found, sizeof found, &program))
+        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, completed);
 }

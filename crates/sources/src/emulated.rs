@@ -59,6 +59,11 @@ impl Emulator {
         for name in EMULATOR_VARIABLES {
             command.env_remove(name);
         }
+        // For programs that the program starts (crates/runtime/c/emulator_exec.c).
+        let mut variable = self.qemu.path.clone().into_os_string();
+        variable.push(",");
+        variable.push(&self.plugin);
+        command.env("NUMAPILOT_EMULATOR", variable);
         Ok(command)
     }
 }

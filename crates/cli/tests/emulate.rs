@@ -1,0 +1,217 @@
+//! Unmodified programs in an emulator: what they print and how they end is theirs, what is counted is exact where the truth is known, and the two simulating
+//! engines agree on real programs.
+//!
+//! Where no emulator takes plugins, these tests hold the refusal to its remedy instead, and say that they did not run.
+
+mod common;
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::*;
+use serde_json::Value;
+
+const OPTIONS: [&str; 4] = ["--engine", "emulate", "--machine", "opteron-8385"];
+
+/// Whether this system has an emulator for us. Tests return where it has none.
+fn emulates() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let folder = scratch();
+        let ran = record(&folder.path().join("t.numatrace"), &OPTIONS, Path::new("/bin/true"), &[""; 0]);
+        if ran.code == 0 {
+            return true;
+        }
+        assert!(ran.stderr.contains("qemu-user") && ran.stderr.contains("NUMAPILOT_QEMU"), "{}", ran.stderr);
+        eprintln!("NOT RUN: {}", ran.stderr);
+        false
+    })
+}
+
+fn emulate<S: AsRef<std::ffi::OsStr>>(trace: &Path, more: &[&str], program: &Path, arguments: &[S]) -> Ran {
+    let options: Vec<&str> = OPTIONS.iter().chain(more).copied().collect();
+    record(trace, &options, program, arguments)
+}
+
+/// 4 MiB, written by the main thread and then read once by each of four threads on four nodes.
+const READERS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define COUNT (4 << 17)
+static long *table;
+static void *reader(void *unused) {
+    long sum = 0;
+    for (long i = 0; i < COUNT; i++) sum += table[i];
+    return (void *)sum;
+}
+int main(void) {
+    pthread_t threads[4];
+    table = malloc(COUNT * sizeof *table);
+    for (long i = 0; i < COUNT; i++) table[i] = i & 7;
+    long sum = 0;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, reader, NULL);
+    for (int i = 0; i < 4; i++) {
+        void *part;
+        pthread_join(threads[i], &part);
+        sum += (long)part;
+    }
+    printf("%ld\n", sum);
+    return 7;
+}
+"#;
+
+#[test]
+fn lines_are_counted_exactly_and_the_program_is_left_as_it_is() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "readers", READERS, &[]);
+    let trace = folder.path().join("r.numatrace");
+    // Main takes the first CPU's node, the four readers one node each (the last shares main's).
+    let ran = emulate(&trace, &["--lines", "1", "--period", "50"], &program, &[""; 0]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "7340032\n"), "{}", ran.stderr);
+    let report = report_json(&trace, &[]);
+    let table = site(&report, "table");
+    let total = number(&report, "/headline/totals/memory_accesses/value") * number(table, "/share/value");
+    // 65,536 lines: written once, read by three nodes that never had them. The fourth reader shares main's L3, which holds all of them but what 4 MiB of 6 displace.
+    let lines = 65_536.0;
+    assert!((4.0 * lines * 0.97..5.0 * lines * 1.03).contains(&total), "{total} accesses of {lines} lines");
+    let writes = number(table, "/writes/value") * total;
+    assert!((writes / lines - 1.0).abs() < 0.15, "{writes} writes of {lines} lines");
+    assert_eq!(table["place"].as_str().map(|place| place.contains("readers.c")), Some(true), "{table}");
+    assert!((number(table, "/on_node/0/value") - 1.0).abs() < 0.01 || number(table, "/remote/value") > 0.5, "{table}");
+}
+
+#[test]
+fn a_program_ends_as_it_would_by_itself() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let source = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static volatile sig_atomic_t seen;
+static void count(int signal) { seen += signal == SIGUSR1; }
+int main(int argc, char **argv) {
+    signal(SIGUSR1, count);
+    for (int i = 0; i < 100; i++) raise(SIGUSR1);
+    if (seen != 100) return 1;
+    if (!strcmp(argv[1], "segv")) *(volatile int *)8 = 1;
+    if (!strcmp(argv[1], "abort")) abort();
+    if (!strcmp(argv[1], "kill")) kill(getpid(), SIGKILL);
+    return 3;
+}
+"#;
+    let program = build_plain(folder.path(), "ends", source, &[]);
+    for (how, code) in [("exit", 3), ("segv", 139), ("abort", 134), ("kill", 137)] {
+        let trace = folder.path().join("e.numatrace");
+        let ran = emulate(&trace, &[], &program, &[how]);
+        assert_eq!(ran.code, code, "{how}: {}", ran.stderr);
+        report_json(&trace, &[]);
+    }
+}
+
+#[test]
+fn real_programs_run_with_what_they_start() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let trace = folder.path().join("p.numatrace");
+    let ran = emulate(&trace, &[], Path::new("/bin/sh"), &["-c", "seq 1 20000 | sort -r --parallel=4 | gzip | gunzip | tail -n 1"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{}", ran.stderr);
+    let report = report_json(&trace, &[]);
+    // The shell, and five programs that it started: each has accesses of its own only if it ran in the emulator.
+    let processes = number(&report, "/recording/processes");
+    assert!(processes >= 6.0, "{processes} processes");
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/usr/bin/env python3\nprint(sum(len(str(i)) for i in range(1000)))\n").unwrap();
+    let ran = emulate(&trace, &[], Path::new("python3"), &[&script]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "2890\n"), "{}", ran.stderr);
+}
+
+fn plain_workload(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plain-workloads");
+        let mut make = Command::new("make");
+        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").arg("-C").arg(root().join("workloads")).arg("-j2");
+        make.arg(format!("OUT={}", folder.display())).args(AGREEING.map(|(name, ..)| folder.join(name)));
+        finish(&mut make).succeeded();
+        folder
+    });
+    folder.join(name)
+}
+
+/// Programs with sizes at which their data exceed the caches, and the objects that matter.
+const AGREEING: [(&str, &[&str], &str); 3] = [
+    ("streamcluster", &["--chunk", "65536", "--chunks", "1", "--kmin", "4", "--candidates", "4"], "block"),
+    ("facerec", &["--size", "test"], "basis"),
+    ("psearchy", &["--size", "test"], ""),
+];
+
+/// A share and how far its 95 % interval reaches.
+fn share(row: &Value, pointer: &str) -> (f64, f64) {
+    let at = |end: &str| number(row, &format!("{pointer}/{end}"));
+    (at("value"), (at("high") - at("low")) / 2.0)
+}
+
+/// Beside sampling, two runs of a program whose threads race differ: which of two threads misses first, what is still cached.
+const RUN_TO_RUN: f64 = 0.05;
+
+fn assert_close(what: &str, instrumented: (f64, f64), emulated: (f64, f64)) {
+    let allowed = instrumented.1.hypot(emulated.1) * 1.5 + RUN_TO_RUN;
+    let gap = (instrumented.0 - emulated.0).abs();
+    eprintln!("{what}: instrument {:.4} ± {:.4}, emulate {:.4} ± {:.4}", instrumented.0, instrumented.1, emulated.0, emulated.1);
+    assert!(gap <= allowed, "{what}: {:.4} and {:.4} differ by more than {allowed:.4}", instrumented.0, emulated.0);
+}
+
+/// Both engines on one program: shares of its chief object, remote share, and total of memory accesses.
+fn agree((name, arguments, object): (&str, &[&str], &str)) {
+    let folder = scratch();
+    let sampling = ["--rate", "40000"];
+    let (first, second) = (folder.path().join("i.numatrace"), folder.path().join("e.numatrace"));
+    let options: Vec<&str> = ["--machine", "opteron-8385"].iter().chain(&sampling).copied().collect();
+    let native = record(&first, &options, &workload(name), arguments).succeeded();
+    let emulated = emulate(&second, &sampling, &plain_workload(name), arguments).succeeded();
+    assert_eq!(native.stdout, emulated.stdout, "{name} computes the same");
+    let (first, second) = (report_json(&first, &["--top", "100"]), report_json(&second, &["--top", "100"]));
+    let remote = "/headline/totals/remote_share";
+    assert_close(&format!("{name}: remote share"), share(&first, remote), share(&second, remote));
+    let total = "/headline/totals/memory_accesses/value";
+    let ratio = number(&second, total) / number(&first, total);
+    eprintln!("{name}: memory accesses, emulate over instrument: {ratio:.3}");
+    assert!((0.8..1.25).contains(&ratio), "{name}: {} and {} memory accesses", number(&first, total), number(&second, total));
+    if !object.is_empty() {
+        for of in ["share", "remote", "writes"] {
+            let pick = |report: &Value| share(site(report, object), &format!("/{of}"));
+            assert_close(&format!("{name}: {of} of {object}"), pick(&first), pick(&second));
+        }
+    }
+}
+
+#[test]
+fn both_engines_agree_on_real_programs() {
+    if emulates() {
+        AGREEING.into_iter().for_each(agree);
+    }
+}
+
+#[test]
+fn what_cannot_be_emulated_is_refused_with_its_remedy() {
+    let folder = scratch();
+    let trace = folder.path().join("n.numatrace");
+    let mut command = numapilot(&["record", "--engine", "emulate", "-o"]);
+    let ran = finish(command.arg(&trace).args(["--", "/bin/true"]).env("NUMAPILOT_QEMU", "/bin/false"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("/bin/false is no QEMU") && ran.stderr.contains("qemu-user"), "{}", ran.stderr);
+    assert!(!trace.exists(), "nothing is left behind");
+}
