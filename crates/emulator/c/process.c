@@ -51,6 +51,12 @@ static void meet(uint64_t address) {
     ((struct np_emulator_hello *)address)->answer = 1;
 }
 
+/* Whoever makes that system call may be the program itself. */
+static bool is_slot(uint64_t address) {
+    uint64_t offset = address - (uint64_t)np_arena - np_arena->slots_offset;
+    return offset % np_arena->slot_bytes == 0 && offset / np_arena->slot_bytes < np_arena->slot_count;
+}
+
 static void take_slot(struct np_slot *slot) {
     struct np_guest *guest = &np_guest;
     guest->registers = guest->candidate != NULL && guest->candidate_argument == (uint64_t)slot ? guest->candidate : NULL;
@@ -67,7 +73,7 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
                        uint64_t a6, uint64_t a7, uint64_t a8) {
     if (np_likely(number != NP_SYSCALL_EMULATOR)) return;
     if (a1 == NP_EMULATOR_HELLO) meet(a2);
-    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL) take_slot((struct np_slot *)a2);
+    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2);
 }
 
 /* A forked child has no slot until its tracker says so: until then it must not write to its parent's. */

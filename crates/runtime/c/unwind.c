@@ -127,7 +127,7 @@ static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t g
     return STEP_ON;
 }
 
-/* The first thread's stack grows downwards by itself; the kernel keeps other mappings this far away from its top. */
+/* The first thread's stack grows downwards by itself; the kernel keeps other mappings this far away from its top. (An emulator's is mapped whole.) */
 static NP_COLD uintptr_t lowest_of_growing(const struct np_slot *slot) {
     struct rlimit limit;
     uint64_t room = 128ull << 20;
@@ -137,7 +137,7 @@ static NP_COLD uintptr_t lowest_of_growing(const struct np_slot *slot) {
 
 static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
     if (np_likely(sp >= slot->stack_lo && sp < slot->stack_hi)) return true;
-    if (slot->pid != slot->tid || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
+    if (slot->pid != slot->tid || np_arena->emulated || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
     slot->stack_lo = sp & ~4095ull; /* it has grown */
     return true;
 }

@@ -198,6 +198,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
     recording.notes.splice(0..0, simulated.notes);
+    recording.notes.extend(emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
     // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
     let result = match failure {
         Some(failure) => Err(failure),
