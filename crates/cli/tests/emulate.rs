@@ -126,7 +126,12 @@ fn real_programs_run_with_what_they_start() {
     }
     let folder = scratch();
     let trace = folder.path().join("p.numatrace");
-    let ran = emulate(&trace, &[], Path::new("/bin/sh"), &["-c", "seq 1 20000 | sort -r --parallel=4 | gzip | gunzip | tail -n 1"]);
+    let ran = emulate(
+        &trace,
+        &[],
+        Path::new("/bin/sh"),
+        &["-c", "seq 1 20000 | sort -r --parallel=4 | gzip | gunzip | tail -n 1"],
+    );
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{}", ran.stderr);
     let report = report_json(&trace, &[]);
     // The shell, and five programs that it started: each has accesses of its own only if it ran in the emulator.
@@ -170,7 +175,10 @@ const RUN_TO_RUN: f64 = 0.05;
 fn assert_close(what: &str, instrumented: (f64, f64), emulated: (f64, f64)) {
     let allowed = instrumented.1.hypot(emulated.1) * 1.5 + RUN_TO_RUN;
     let gap = (instrumented.0 - emulated.0).abs();
-    eprintln!("{what}: instrument {:.4} ± {:.4}, emulate {:.4} ± {:.4}", instrumented.0, instrumented.1, emulated.0, emulated.1);
+    eprintln!(
+        "{what}: instrument {:.4} ± {:.4}, emulate {:.4} ± {:.4}",
+        instrumented.0, instrumented.1, emulated.0, emulated.1
+    );
     assert!(gap <= allowed, "{what}: {:.4} and {:.4} differ by more than {allowed:.4}", instrumented.0, emulated.0);
 }
 
@@ -189,7 +197,12 @@ fn agree((name, arguments, object): (&str, &[&str], &str)) {
     let total = "/headline/totals/memory_accesses/value";
     let ratio = number(&second, total) / number(&first, total);
     eprintln!("{name}: memory accesses, emulate over instrument: {ratio:.3}");
-    assert!((0.8..1.25).contains(&ratio), "{name}: {} and {} memory accesses", number(&first, total), number(&second, total));
+    assert!(
+        (0.8..1.25).contains(&ratio),
+        "{name}: {} and {} memory accesses",
+        number(&first, total),
+        number(&second, total)
+    );
     if !object.is_empty() {
         for of in ["share", "remote", "writes"] {
             let pick = |report: &Value| share(site(report, object), &format!("/{of}"));

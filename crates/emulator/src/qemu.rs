@@ -65,7 +65,9 @@ pub fn availability(plugin: &Path) -> Availability {
     let mut refused = Vec::new();
     for path in &candidates {
         match probe(path, plugin) {
-            Ok(version) => return Ok(Qemu { path: std::path::absolute(path).unwrap_or_else(|_| path.clone()), version }),
+            Ok(version) => {
+                return Ok(Qemu { path: std::path::absolute(path).unwrap_or_else(|_| path.clone()), version });
+            }
             Err(reason) => refused.push(reason),
         }
     }

@@ -10,6 +10,7 @@ use numapilot_perf::pmu::{self, Offer, Pmu, Sampler, Wish};
 
 use super::facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
 use crate::compile;
+use crate::emulated::Emulator;
 use crate::live::event::EventRequest;
 use crate::live::open::open_event;
 use crate::live::pmu::name_of;
@@ -231,10 +232,9 @@ fn signature_name(signature: &str) -> Option<&'static str> {
 }
 
 fn emulator() -> EmulatorFact {
-    EmulatorFact {
-        version: None,
-        reason: "this version has no such engine".to_owned(),
-        remedy: "build the program with `numapilot cc` (engine instrument)".to_owned(),
+    match Emulator::find() {
+        Ok(found) => EmulatorFact { version: Some(found.qemu.version), ..EmulatorFact::default() },
+        Err(missing) => EmulatorFact { version: None, reason: missing.reason, remedy: missing.remedy },
     }
 }
 
