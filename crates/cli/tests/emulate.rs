@@ -158,9 +158,13 @@ fn plain_workload(name: &str) -> PathBuf {
 
 /// Programs with sizes at which their data exceed the caches, and the objects that matter.
 const AGREEING: [(&str, &[&str], &str); 3] = [
-    ("streamcluster", &["--chunk", "65536", "--chunks", "1", "--kmin", "4", "--candidates", "4"], "block"),
-    ("facerec", &["--size", "test"], "basis"),
-    ("psearchy", &["--size", "test"], ""),
+    (
+        "streamcluster",
+        &["--chunk", "16384", "--chunks", "1", "--kmin", "4", "--candidates", "4", "--threads", "8"],
+        "block",
+    ),
+    ("facerec", &["--size", "test", "--threads", "8"], "basis"),
+    ("psearchy", &["--size", "test", "--threads", "8"], "self->hash_table"),
 ];
 
 /// A share and how far its 95 % interval reaches.
@@ -169,11 +173,14 @@ fn share(row: &Value, pointer: &str) -> (f64, f64) {
     (at("value"), (at("high") - at("low")) / 2.0)
 }
 
-/// Beside sampling, two runs of a program whose threads race differ: which of two threads misses first, what is still cached.
-const RUN_TO_RUN: f64 = 0.05;
+/// Beside sampling, two runs of a program whose threads race differ: four seeds of facerec under `instrument` alone spread its chief object's share from 43 to
+/// 49 %, each by 2.7 either way.
+const RUN_TO_RUN: f64 = 0.03;
+/// Ten shares are compared, and 95 % intervals of all of them together reach this much further than those of one.
+const ALL_TOGETHER: f64 = 1.45;
 
 fn assert_close(what: &str, instrumented: (f64, f64), emulated: (f64, f64)) {
-    let allowed = instrumented.1.hypot(emulated.1) * 1.5 + RUN_TO_RUN;
+    let allowed = instrumented.1.hypot(emulated.1) * ALL_TOGETHER + RUN_TO_RUN;
     let gap = (instrumented.0 - emulated.0).abs();
     eprintln!(
         "{what}: instrument {:.4} ± {:.4}, emulate {:.4} ± {:.4}",
@@ -203,11 +210,9 @@ fn agree((name, arguments, object): (&str, &[&str], &str)) {
         number(&first, total),
         number(&second, total)
     );
-    if !object.is_empty() {
-        for of in ["share", "remote", "writes"] {
-            let pick = |report: &Value| share(site(report, object), &format!("/{of}"));
-            assert_close(&format!("{name}: {of} of {object}"), pick(&first), pick(&second));
-        }
+    for of in ["share", "remote", "writes"] {
+        let pick = |report: &Value| share(site(report, object), &format!("/{of}"));
+        assert_close(&format!("{name}: {of} of {object}"), pick(&first), pick(&second));
     }
 }
 
