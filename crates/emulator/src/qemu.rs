@@ -143,7 +143,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ours = script(folder.path(), "qemu-x86_64", "#!/bin/sh\n");
         let path = Some(folder.path().as_os_str().to_owned());
-        assert_eq!(candidates(None, path.clone()), [ours.clone()]);
+        assert_eq!(candidates(None, path.clone()), std::slice::from_ref(&ours));
         assert_eq!(candidates(Some("/opt/q".into()), path.clone()), [PathBuf::from("/opt/q")]);
         assert_eq!(candidates(Some("qemu-x86_64".into()), path), [ours]);
         assert!(candidates(None, None).is_empty());
