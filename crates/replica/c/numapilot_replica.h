@@ -83,7 +83,8 @@ int numapilot_replica_create(size_t bytes, const struct numapilot_replica_option
 /* Returns all memory. Waits for sections that are open; later use is an error of the caller. -EDEADLK: this thread is inside one, or writing. */
 int numapilot_replica_destroy(numapilot_replica *replica);
 
-/* Begins a read section: the content, as this node's copy. `version` may be NULL. Never fails, never blocks. */
+/* Begins a read section: the content, as this node's copy. `version` may be NULL. Never fails and never waits; a
+ * thread's first section makes its record. */
 const void *numapilot_replica_enter(const numapilot_replica *replica, uint64_t *version);
 
 /* Ends the section that this thread entered last. */

@@ -91,4 +91,4 @@ void npr_leave_stray(void) {
     npr_add(&npr_the_domain.strays, (npr_word)-1);
 }
 
-bool npr_is_inside(void) { return stray_depth > 0 || (npr_self && npr_self->depth > 0); }
+npr_word npr_inside_since(void) { return stray_depth > 0 ? 1 : npr_self ? npr_own(&npr_self->epoch) : 0; }

@@ -33,7 +33,7 @@ static inline void npr_leave(void) {
     else npr_leave_stray();
 }
 
-/* True in a read section of any replica. */
-NPR_HIDDEN bool npr_is_inside(void);
+/* The epoch that this thread noted when it entered the section it is in: what is replaced later waits for it. 0: it is in none. */
+NPR_HIDDEN npr_word npr_inside_since(void);
 
 #endif

@@ -96,9 +96,8 @@ static bool is_here(const struct mapping *mapping, int node) {
 }
 
 /* `mapping` says what file it was before any replacement. */
-static void replace(const struct mapping *mapping, int file, bool is_program, int node) {
-    const char *reason = np_remap_judge(mapping, file, is_program);
-    if (reason && !*reason) return;
+static void replace(const struct mapping *mapping, int file, int node) {
+    const char *reason = np_remap_judge(mapping, file);
     if (np_guard_applies(mapping)) reason = np_guard_put(mapping, file, node, reason);
     /* Pages that are here already need no copy, unless the user said where. */
     else if (!reason && np_wishes.node < 0 && is_here(mapping, node)) reason = "on the node already";
@@ -143,8 +142,12 @@ static void visit(const struct mapping *found, void *context) {
         mapping.has_changed_pages = found->has_changed_pages;
         is_of_program = true;
     }
-    int file = mapping.path[0] == '/' ? open(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    replace(&mapping, file, is_of_program, scan->node);
+    /* Files of other kinds are not even opened: some are devices. */
+    if (!np_remap_is_candidate(&mapping, is_of_program)) return;
+    struct stat status;
+    bool is_file = mapping.path[0] == '/' && stat(mapping.path, &status) == 0 && S_ISREG(status.st_mode);
+    int file = is_file ? open(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    replace(&mapping, file, scan->node);
     if (file >= 0) close(file);
 }
 
@@ -189,10 +192,10 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t length = readlink(link, mapping.path, sizeof mapping.path - 1);
     mapping.path[length > 0 ? length : 0] = 0;
-    if (node_now < 0 && !np_guard_applies(&mapping)) return;
+    if (!np_remap_is_candidate(&mapping, false) || (node_now < 0 && !np_guard_applies(&mapping))) return;
     is_busy = true;
     pthread_mutex_lock(&lock);
-    replace(&mapping, file, false, node_now);
+    replace(&mapping, file, node_now);
     pthread_mutex_unlock(&lock);
     is_busy = false;
 }

@@ -49,8 +49,11 @@ HIDDEN extern struct wishes np_wishes;
 /* The node that all CPUs of the process belong to, or -1. */
 HIDDEN int np_remap_pinned_node(void);
 
-/* NULL: the mapping may be replaced. Else why not; "" : not worth a word. `file` is open on its file, or -1. `is_program`: its file is executed. */
-HIDDEN const char *np_remap_judge(const struct mapping *mapping, int file, bool is_program);
+/* Whether a mapping is of a kind that is replaced at all; its file need not be opened for that. `is_program`: its file is executed. */
+HIDDEN bool np_remap_is_candidate(const struct mapping *mapping, bool is_program);
+
+/* NULL: the candidate may be replaced. Else why not. `file` is open on its file, or -1. */
+HIDDEN const char *np_remap_judge(const struct mapping *mapping, int file);
 
 /* An open, read-only file with the mapping's content in the node's memory; -1 and a reason. */
 HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, const char **reason);

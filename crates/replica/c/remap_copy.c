@@ -16,12 +16,16 @@
 
 static bool is_named(const struct mapping *mapping) { return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0; }
 
-const char *np_remap_judge(const struct mapping *mapping, int file, bool is_program) {
-    bool is_guarded = np_guard_applies(mapping);
-    if (is_guarded && !(mapping->protection & PROT_READ)) return "cannot be read";
-    if (!is_guarded && (!(mapping->protection & PROT_READ) || mapping->end - mapping->start < np_wishes.bytes_min)) return "";
-    if (!is_guarded && ((mapping->protection & PROT_WRITE) || (np_wishes.pattern && !is_named(mapping)))) return "";
-    if (!is_program && !is_named(mapping) && !mapping->is_shared) return "";
+bool np_remap_is_candidate(const struct mapping *mapping, bool is_program) {
+    if (np_guard_applies(mapping)) return true;
+    if (!strncmp(mapping->path, "/memfd:numapilot", 16)) return false;
+    if (!(mapping->protection & PROT_READ) || (mapping->protection & PROT_WRITE)) return false;
+    if (mapping->end - mapping->start < np_wishes.bytes_min) return false;
+    return np_wishes.pattern ? is_named(mapping) : is_program || mapping->is_shared;
+}
+
+const char *np_remap_judge(const struct mapping *mapping, int file) {
+    if (!(mapping->protection & PROT_READ)) return "cannot be read";
     if (mapping->is_special) return "locked, device or otherwise special memory";
     if (mapping->has_changed_pages) return "has pages that this process changed";
     struct stat status;

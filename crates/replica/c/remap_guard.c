@@ -34,17 +34,33 @@ static struct guard {
 static int guards_high;
 /* Where this thread was last let try again though nothing was mended. */
 static __thread uintptr_t tried_again __attribute__((tls_model("initial-exec")));
-/* Taken in handlers, too: a fault is never in code that holds it, as that touches no guarded memory. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Taken in handlers, too: no fault is in code that holds it, as that touches no guarded memory, and no other signal comes meanwhile. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool has_handlers;
 static struct sigaction programs_own[2]; /* SIGSEGV, SIGBUS */
 
+static void find_next(const char *name, void *pointer_to_function) {
+    void *found = dlsym(RTLD_NEXT, name);
+    memcpy(pointer_to_function, &found, sizeof found);
+}
+
+typedef uint64_t kernel_mask;
+
+static kernel_mask lock(void) {
+    kernel_mask all = ~0ull, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    pthread_mutex_lock(&mutex);
+    return before;
+}
+
+static void unlock(kernel_mask before) {
+    pthread_mutex_unlock(&mutex);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+
 static int (*real_sigaction(void))(int, const struct sigaction *, struct sigaction *) {
     static int (*real)(int, const struct sigaction *, struct sigaction *);
-    if (!real) {
-        void *found = dlsym(RTLD_NEXT, "sigaction");
-        memcpy(&real, &found, sizeof found);
-    }
+    if (!real) find_next("sigaction", &real);
     return real;
 }
 
@@ -118,13 +134,14 @@ static struct guard *guard_at(uintptr_t start, size_t bytes, bool is_past) {
     return NULL;
 }
 
-void np_guard_lock(void) { pthread_mutex_lock(&lock); }
-void np_guard_unlock(void) { pthread_mutex_unlock(&lock); }
+static kernel_mask mask_before_fork;
+void np_guard_lock(void) { mask_before_fork = lock(); }
+void np_guard_unlock(void) { unlock(mask_before_fork); }
 
 void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
     if (__atomic_load_n(&guards_high, __ATOMIC_ACQUIRE) == 0) return;
     int saved = errno;
-    pthread_mutex_lock(&lock);
+    kernel_mask mask = lock();
     for (struct guard *guard; (guard = guard_at(start, bytes, false)) != NULL;) {
         /* What is left of a partly unmapped range may be written without our knowing. */
         if (will_write || (guard->original.protection & PROT_WRITE)) {
@@ -133,7 +150,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
         }
         if (!restore(guard)) break;
     }
-    pthread_mutex_unlock(&lock);
+    unlock(mask);
     errno = saved;
 }
 
@@ -143,7 +160,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
 static bool mend(int signal, const siginfo_t *info) {
     if (info->si_code <= 0) return false; /* sent by somebody */
     uintptr_t address = (uintptr_t)info->si_addr;
-    pthread_mutex_lock(&lock);
+    kernel_mask mask = lock();
     struct guard *guard = guard_at(address, 1, false);
     bool is_write_fault = signal == SIGSEGV && info->si_code == SEGV_ACCERR, is_mended = false;
     if (guard && is_write_fault && (guard->original.protection & PROT_WRITE)) {
@@ -157,7 +174,7 @@ static bool mend(int signal, const siginfo_t *info) {
         tried_again = address;
         is_mended = true;
     }
-    pthread_mutex_unlock(&lock);
+    unlock(mask);
     return is_mended;
 }
 
@@ -207,7 +224,7 @@ static void take_over(void) {
 
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *before) {
     if (!is_ours(signal)) return real_sigaction()(signal, wanted, before);
-    pthread_mutex_lock(&lock);
+    kernel_mask mask = lock();
     int result = 0;
     if (!has_handlers) {
         result = real_sigaction()(signal, wanted, before);
@@ -219,7 +236,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
         }
         if (before) *before = was;
     }
-    pthread_mutex_unlock(&lock);
+    unlock(mask);
     return result;
 }
 
@@ -238,14 +255,17 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *chan
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
+    static int (*real)(int, const sigset_t *, sigset_t *);
     sigset_t changed;
-    const sigset_t *wanted = without_ours(how, set, &changed);
-    return syscall(SYS_rt_sigprocmask, how, wanted, before, 8) == 0 ? 0 : errno;
+    if (!real) find_next("pthread_sigmask", &real);
+    return real(how, without_ours(how, set, &changed), before);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
+    static int (*real)(int, const sigset_t *, sigset_t *);
     sigset_t changed;
-    return (int)syscall(SYS_rt_sigprocmask, how, without_ours(how, set, &changed), before, 8);
+    if (!real) find_next("sigprocmask", &real);
+    return real(how, without_ours(how, set, &changed), before);
 }
 
 /* ---- guarding ---- */
@@ -280,7 +300,7 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
     char prefix[64];
     if (!np_guard_prefix(file, prefix, sizeof prefix)) return "its file is gone";
     size_t bytes = mapping->end - mapping->start;
-    pthread_mutex_lock(&lock);
+    kernel_mask mask = lock();
     take_over();
     struct guard *guard = reason ? NULL : free_guard();
     void *anchor = guard ? np_remap_mmap(NULL, bytes, mapping->protection, MAP_SHARED, file, (off_t)mapping->offset) : MAP_FAILED;
@@ -288,7 +308,7 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
         /* Not guarded, it may be written unseen: then nobody may have a copy. */
         collapse(prefix);
         np_remap_log(mapping, -1, "collapsed", "mapped where it cannot be guarded");
-        pthread_mutex_unlock(&lock);
+        unlock(mask);
         return reason ? reason : "too many guarded mappings";
     }
     *guard = (struct guard){.original = *mapping, .anchor = anchor};
@@ -300,6 +320,6 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
         restore(guard);
         reason = "was written, and is collapsed";
     }
-    pthread_mutex_unlock(&lock);
+    unlock(mask);
     return reason;
 }

@@ -52,6 +52,7 @@ struct numapilot_replica {
 };
 
 static struct numapilot_replica *replicas; /* under npr_lock() */
+static npr_word waiting_for_readers;       /* writers, of whatever replica */
 
 /* ---- editions ---- */
 
@@ -142,14 +143,28 @@ static bool has_room(numapilot_replica *replica, uint64_t limit) {
     return has;
 }
 
-/* Waits until fewer than `limit` versions wait for readers; 0: until nothing does. -EDEADLK: something waits for this thread. */
+/* Whether there can be no room before this thread leaves its section. Others are only waited for if they entered theirs before: no two wait for each other. */
+static bool waits_for_self(numapilot_replica *replica, uint64_t limit) {
+    npr_word since = npr_inside_since();
+    uint64_t held = 0;
+    npr_lock();
+    for (const struct edition *edition = replica->pending; since != 0 && edition; edition = edition->later) {
+        held += edition->tag > since && owned_bytes(replica, edition) > 0;
+    }
+    npr_unlock();
+    return held >= limit && held > 0;
+}
+
+/* Waits until fewer than `limit` versions wait for readers; 0: until nothing does. -EDEADLK: they wait for this thread. */
 static int make_room(numapilot_replica *replica, uint64_t limit) {
     long pause_ns = 20000;
     while (!has_room(replica, limit)) {
         reclaim(replica);
         if (has_room(replica, limit)) break;
-        if (npr_is_inside()) return -EDEADLK;
+        if (waits_for_self(replica, limit)) return -EDEADLK;
+        npr_add(&waiting_for_readers, 1);
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        npr_add(&waiting_for_readers, (npr_word)-1);
         if (pause_ns < 1000000) pause_ns *= 2;
     }
     return 0;
@@ -164,7 +179,12 @@ static int take_turn(numapilot_replica *replica) {
     /* A thread that has a record is noticed when it ends. */
     npr_enter();
     npr_leave();
-    pthread_mutex_lock(&replica->writer);
+    /* From inside of a section, the turn is not waited for while a writer, perhaps this one, waits for readers. */
+    while (npr_inside_since() != 0 && pthread_mutex_trylock(&replica->writer) != 0) {
+        if (npr_load(&waiting_for_readers) != 0) return -EDEADLK;
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    if (npr_inside_since() == 0) pthread_mutex_lock(&replica->writer);
     npr_store(&replica->owner, (npr_word)pthread_self());
     return 0;
 }
@@ -399,6 +419,7 @@ static void after_fork(void) {
         npr_store(&replica->owner, 0);
         pthread_mutex_init(&replica->writer, NULL);
     }
+    npr_store(&waiting_for_readers, 0);
 }
 
 /* A thread ends, perhaps in the middle of writing. */
@@ -450,7 +471,7 @@ EXPORT int numapilot_replica_create(size_t bytes, const struct numapilot_replica
 }
 
 EXPORT int numapilot_replica_destroy(numapilot_replica *replica) {
-    if (npr_is_inside()) return -EDEADLK;
+    if (npr_inside_since() != 0) return -EDEADLK;
     int error = take_turn(replica);
     if (error) return error;
     struct edition *none = new_edition();

