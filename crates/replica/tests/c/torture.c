@@ -25,6 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__ /* it does not support children of processes with threads */
+enum { FORKS = 0 };
+#else
+enum { FORKS = 1 };
+#endif
 enum { CONTENT_WORDS = 1200, THREADS_MAX = 64, OPERATIONS_MAX = 1 << 20, CPUS = 8 };
 
 struct operation {
@@ -214,9 +219,7 @@ static void disturb(uint64_t until_ns) {
             if (!worker->is_writer && pthread_tryjoin_np(worker->thread, NULL) == 0) start(worker);
             else if (!worker->is_writer) pthread_kill(worker->thread, SIGUSR1);
         }
-#ifndef __SANITIZE_THREAD__ /* it does not support children of processes with threads */
-        if (round % 16 == 0) fork_once();
-#endif
+        if (FORKS && round % 16 == 0) fork_once();
         usleep(2000);
     }
 }
