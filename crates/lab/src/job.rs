@@ -34,8 +34,8 @@ pub(crate) fn working_folder(command: &Command) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// Writes what the guest is to do.
-pub(crate) fn write(command: &Command, work: &Path, files: &Path) -> Result<(), LabError> {
+/// Writes what the guest is to do; the words `before` come before the command's own.
+pub(crate) fn write(before: &[&str], command: &Command, work: &Path, files: &Path) -> Result<(), LabError> {
     let mut settings = Vec::new();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     settings.extend_from_slice(format!("LAB_TIME={now}\nLAB_WORK=").as_bytes());
@@ -56,7 +56,8 @@ pub(crate) fn write(command: &Command, work: &Path, files: &Path) -> Result<(), 
         }
     }
     job.extend([b"cd ", quoted(work.as_os_str()).as_slice(), b" || exit 127\nexec"].concat());
-    for word in [command.get_program()].into_iter().chain(command.get_args()) {
+    let before = before.iter().map(OsStr::new);
+    for word in before.chain([command.get_program()]).chain(command.get_args()) {
         job.push(b' ');
         job.extend(quoted(word));
     }
@@ -104,14 +105,14 @@ mod tests {
         let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*", "-n\nnew"];
         let mut command = Command::new("printf");
         command.arg("[%s]").args(words).env("LAB_TEST", "a'b $c").env_remove("HOME").current_dir(&work);
-        write(&command, &working_folder(&command).expect("a folder"), folder.path()).expect("written");
+        write(&[], &command, &working_folder(&command).expect("a folder"), folder.path()).expect("written");
         let job = folder.path().join("job");
         let output = Command::new("sh").arg(&job).stdin(Stdio::null()).output().expect("sh runs");
         let expected: String = words.iter().map(|w| format!("[{w}]")).collect();
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
         let mut command = Command::new("sh");
         command.args(["-c", "printf '%s|%s' \"$LAB_TEST\" \"$PWD\""]).env("LAB_TEST", "a'b $c").current_dir(&work);
-        write(&command, &work, folder.path()).expect("written");
+        write(&[], &command, &work, folder.path()).expect("written");
         let output = Command::new("sh").arg(&job).output().expect("sh runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("a'b $c|{}", work.display()));
     }
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn the_root_is_not_shared_for_writing() {
         let folder = tempfile::tempdir().expect("a folder");
-        write(&Command::new("true"), Path::new("/"), folder.path()).expect("written");
+        write(&[], &Command::new("true"), Path::new("/"), folder.path()).expect("written");
         let settings = fs::read_to_string(folder.path().join("settings")).expect("written");
         assert!(settings.contains("LAB_WORK=''\n"), "{settings}");
     }

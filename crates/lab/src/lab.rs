@@ -32,6 +32,9 @@ use crate::kernel::KernelFiles;
 use crate::qemu::Qemu;
 use crate::snapshot;
 use crate::topology::Topology;
+use crate::truth::Truth;
+use crate::truth::TruthOptions;
+use crate::watch;
 
 /// A cold boot takes five seconds; this is for a machine that is very busy.
 const BOOT: Duration = Duration::from_secs(180);
@@ -52,6 +55,7 @@ pub struct Lab {
     limit: Duration,
     devices: Vec<String>,
     plugins: Vec<String>,
+    truth: Option<TruthOptions>,
 }
 
 /// What came of a command.
@@ -71,6 +75,8 @@ pub struct Outcome {
     pub boot: Duration,
     /// From then until the command's end, as the host's clock has it.
     pub run: Duration,
+    /// Exact counts of its memory accesses, if asked for ([`Lab::truth`]).
+    pub truth: Option<Truth>,
     files: TempDir,
 }
 
@@ -111,6 +117,7 @@ impl Lab {
             limit: RUN,
             devices: Vec::new(),
             plugins: Vec::new(),
+            truth: None,
         }
     }
 
@@ -164,6 +171,13 @@ impl Lab {
         self
     }
 
+    /// Counts every memory access of the command's user code, exactly ([`Outcome::truth`]). Implies emulation, and slows it down.
+    #[must_use]
+    pub fn truth(mut self, options: TruthOptions) -> Self {
+        self.truth = Some(options);
+        self
+    }
+
     /// Adds words to QEMU's command line, such as a device; `{files}` becomes the exchange folder on the host.
     /// They are part of the machine: each set of them has its own snapshot.
     #[must_use]
@@ -192,7 +206,14 @@ impl Lab {
         let snapshot = if self.cold { None } else { Some(self.snapshot(&cache, &machine, accelerator)?) };
         let files = tempfile::Builder::new().prefix("numapilot-lab-").tempdir();
         let files = files.at(&env::temp_dir(), "cannot make the exchange folder")?;
-        job::write(command, &work, files.path())?;
+        let before: &[&str] = match &self.truth {
+            Some(options) => {
+                watch::prepare(files.path())?;
+                watch::command(options)
+            }
+            None => &[],
+        };
+        job::write(before, command, &work, files.path())?;
         let started = Instant::now();
         let (mut guest, verb) =
             match snapshot.and_then(|s| self.restore(&s, &machine, accelerator, &work, files.path())) {
@@ -213,7 +234,11 @@ impl Lab {
         }
         guest.quit();
         let run = started.elapsed().saturating_sub(boot);
-        outcome(guest, files, how, (boot, run))
+        let mut outcome = outcome(guest, files, how, (boot, run))?;
+        if self.truth.is_some() {
+            outcome.truth = Some(watch::read(outcome.files(), &outcome.console)?);
+        }
+        Ok(outcome)
     }
 
     /// Waits for the command's end, passing its output on if so wished.
@@ -257,7 +282,10 @@ impl Lab {
         let machine = Machine { qemu, kernel, initramfs, initramfs_hash, topology, devices: self.devices.clone() };
         let accelerator = match self.accelerator {
             // Plugins see only what is emulated.
-            Accelerator::Auto if !self.plugins.is_empty() => Accelerator::Emulated,
+            Accelerator::Auto if !self.plugins.is_empty() || self.truth.is_some() => Accelerator::Emulated,
+            Accelerator::Kvm if self.truth.is_some() => {
+                return Err(LabError::Command("accesses cannot be counted in KVM: leave the accelerator to us".into()));
+            }
             Accelerator::Auto if accelerator::kvm_works(&cache, &machine)? => Accelerator::Kvm,
             Accelerator::Auto => Accelerator::Emulated,
             asked => asked,
@@ -293,7 +321,7 @@ impl Lab {
         files: &Path,
     ) -> Option<Guest> {
         let mut command = machine.command(accelerator, work, files);
-        self.add_plugins(&mut command, files);
+        self.add_plugins(&mut command, accelerator, files);
         command.args(["-incoming", &format!("file:{}", snapshot.display())]);
         let restored = Guest::start(command).and_then(|mut guest| {
             snapshot::wait_restored(&mut guest.monitor)?;
@@ -312,14 +340,15 @@ impl Lab {
 
     fn boot(&self, machine: &Machine, accelerator: Accelerator, work: &Path, files: &Path) -> Result<Guest, LabError> {
         let mut command = machine.command(accelerator, work, files);
-        self.add_plugins(&mut command, files);
+        self.add_plugins(&mut command, accelerator, files);
         let mut guest = Guest::start(command)?;
         wait_booted(&mut guest, accelerator)?;
         Ok(guest)
     }
 
-    fn add_plugins(&self, command: &mut Command, files: &Path) {
-        for plugin in &self.plugins {
+    fn add_plugins(&self, command: &mut Command, accelerator: Accelerator, files: &Path) {
+        let ours = self.truth.as_ref().map(|o| watch::plugin(o, &self.topology, accelerator == Accelerator::Icount));
+        for plugin in self.plugins.iter().chain(&ours) {
             command.arg("-plugin").arg(plugin.replace(FILES, &files.display().to_string()));
         }
     }
@@ -352,7 +381,7 @@ fn outcome(
     };
     let stdout = read_text(&files.path().join("stdout"));
     let stderr = read_text(&files.path().join("stderr"));
-    Ok(Outcome { exit, stdout, stderr, console, how, boot, run, files })
+    Ok(Outcome { exit, stdout, stderr, console, how, boot, run, truth: None, files })
 }
 
 /// What a guest is started from.

@@ -29,6 +29,8 @@ mod qemu;
 mod qmp;
 mod snapshot;
 mod topology;
+mod truth;
+mod watch;
 
 pub use accelerator::Accelerator;
 pub use error::LabError;
@@ -37,6 +39,13 @@ pub use kernel::Kernel;
 pub use lab::Lab;
 pub use lab::Outcome;
 pub use topology::Topology;
+pub use truth::Count;
+pub use truth::CpuCount;
+pub use truth::PageCount;
+pub use truth::PrivateCache;
+pub use truth::Region;
+pub use truth::Truth;
+pub use truth::TruthOptions;
 
 use std::io;
 use std::io::Write;

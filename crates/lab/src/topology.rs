@@ -127,6 +127,28 @@ impl Topology {
         &self.distances
     }
 
+    /// Guest-physical memory: first address, address after the last, node. QEMU's q35 lays nodes one after another, and leaves a hole below 4 GiB where
+    /// memory does not fit into 2.75 GiB: what is above 2 GiB is behind 4 GiB then (`hw/i386/pc_q35.c`).
+    pub(crate) fn memory_ranges(&self) -> Vec<(u64, u64, usize)> {
+        const MIB: u64 = 1 << 20;
+        const HIGH: u64 = 4 << 30;
+        let all: u64 = self.memory_mib.iter().map(|&m| u64::from(m) * MIB).sum();
+        let low = if all >= 0xb000_0000 { 2 << 30 } else { all };
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        for (node, &mib) in self.memory_mib.iter().enumerate() {
+            let end = at + u64::from(mib) * MIB;
+            if at < low {
+                ranges.push((at, end.min(low), node));
+            }
+            if end > low {
+                ranges.push((HIGH + at.max(low) - low, HIGH + end - low, node));
+            }
+            at = end;
+        }
+        ranges
+    }
+
     /// In words: `4 nodes, 8 CPUs, 2048 MiB`.
     pub fn summary(&self) -> String {
         let without = self.cpus.iter().filter(|&&c| c == 0).count();
@@ -237,6 +259,18 @@ mod tests {
              -object memory-backend-ram,id=m1,size=512M -numa node,nodeid=1,cpus=2-3,memdev=m1 \
              -numa dist,src=0,dst=1,val=20 -numa dist,src=1,dst=0,val=20"
         );
+    }
+
+    #[test]
+    fn memory_beyond_the_hole_is_behind_4_gib() {
+        let gib = 1 << 30;
+        let two = Topology::symmetric(2).memory_per_node_mib(1024);
+        assert_eq!(two.memory_ranges(), [(0, gib, 0), (gib, 2 * gib, 1)]);
+        let three = Topology::symmetric(2).memory_per_node_mib(1536);
+        let half = gib / 2;
+        assert_eq!(three.memory_ranges(), [(0, 3 * half, 0), (3 * half, 4 * half, 1), (4 * gib, 5 * gib, 1)]);
+        let eight = Topology::symmetric(4).memory_per_node_mib(2048);
+        assert_eq!(eight.memory_ranges()[1..3], [(4 * gib, 6 * gib, 1), (6 * gib, 8 * gib, 2)]);
     }
 
     #[test]

@@ -12,7 +12,11 @@ use clap::ValueEnum;
 use numapilot_lab::Accelerator;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
+use numapilot_lab::PrivateCache;
 use numapilot_lab::Topology;
+use numapilot_lab::TruthOptions;
+
+use crate::truth;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +24,7 @@ Examples:
   cargo xtask lab --nodes 8 --distances opteron -- target/debug/numapilot topo
   cargo xtask lab --memory-only 1 --hmat -- sh -c 'cat /sys/devices/virtual/memory_tiering/*/nodelist'
   cargo xtask lab --kernel 6.1 --icount -- numactl --interleave=all ls
+  cargo xtask lab --icount --truth counts.json --cache 1024x8 --model opteron-8385 -- ./program
   cargo xtask lab --setup";
 
 /// Runs a command on a real kernel with several memory nodes, in QEMU.
@@ -69,12 +74,34 @@ pub struct LabArgs {
     /// A word more for QEMU's command line ({files} becomes the exchange folder on the host)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     device: Vec<String>,
+    /// Count every memory access of the command's user code, exactly, by CPU, node and page, into this file (JSON)
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Count only what misses a private cache per CPU, of lines of 64 bytes
+    #[arg(long, value_name = "SETSxWAYS", requires = "truth", value_parser = parse_cache)]
+    cache: Option<PrivateCache>,
+    /// Count only what programs mark (crates/lab/plugin/mark.h)
+    #[arg(long, requires = "truth")]
+    marked: bool,
+    /// Say how long the counted work would take on this machine: a model's name, or a model file
+    #[arg(long, value_name = "MACHINE", requires = "truth")]
+    model: Option<String>,
     /// Only download and prepare everything: QEMU, both kernels, a snapshot
     #[arg(long)]
     setup: bool,
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "setup")]
     command: Vec<String>,
+}
+
+fn parse_cache(text: &str) -> Result<PrivateCache, String> {
+    let numbers = text.split_once('x').and_then(|(sets, ways)| Some((sets.parse().ok()?, ways.parse().ok()?)));
+    match numbers {
+        Some((sets, ways)) if u32::is_power_of_two(sets) && sets <= 1 << 20 && (1..=64).contains(&ways) => {
+            Ok(PrivateCache { sets, ways })
+        }
+        _ => Err("give a power of two of sets, and 1 to 64 ways: 64x8 holds 32 KiB".into()),
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -95,6 +122,10 @@ pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let [program, arguments @ ..] = args.command.as_slice() else { anyhow::bail!("name a command after --") };
     let outcome = args.lab()?.stream(true).run(Command::new(program).args(arguments))?;
     eprintln!("numapilot-lab: {}; ran for {:.1} s", outcome.how, outcome.run.as_secs_f64());
+    if let (Some(path), Some(counted)) = (&args.truth, &outcome.truth) {
+        truth::write(path, counted)?;
+        truth::tell(path, counted, &args.topology()?, args.model.as_deref())?;
+    }
     Ok(ExitCode::from(u8::try_from(outcome.exit).unwrap_or(1)))
 }
 
@@ -108,6 +139,9 @@ impl LabArgs {
         };
         let lab = Lab::new(self.topology()?).kernel(self.kernel).accelerator(accelerator).cold(self.cold);
         let mut lab = lab.time_limit(Duration::from_secs(self.limit)).device(self.device.iter().cloned());
+        if self.truth.is_some() {
+            lab = lab.truth(TruthOptions { cache: self.cache, marked_only: self.marked });
+        }
         for plugin in &self.plugin {
             let (file, arguments) = plugin.split_once(',').unwrap_or((plugin, ""));
             let file = PathBuf::from(file);

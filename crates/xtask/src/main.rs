@@ -1,6 +1,7 @@
 //! `cargo xtask`: what a developer of numapilot runs beside building and testing.
 
 mod lab;
+mod truth;
 
 use std::process::ExitCode;
 

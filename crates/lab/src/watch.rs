@@ -1,0 +1,57 @@
+//! Watching a guest from outside: the plugin in QEMU, the program in the guest that marks a command's beginning and end, and the file of counts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::error::AtPath;
+use crate::error::LabError;
+use crate::topology::Topology;
+use crate::truth::Truth;
+use crate::truth::TruthOptions;
+
+const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-lab.so"));
+const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure"));
+const COUNTS: &str = "counts";
+
+/// Puts the plugin and the program into the exchange folder.
+pub(crate) fn prepare(files: &Path) -> Result<(), LabError> {
+    if PLUGIN.is_empty() {
+        return Err(LabError::Command("accesses can be counted on x86-64 hosts only".into()));
+    }
+    for (name, bytes) in [("plugin.so", PLUGIN), ("measure", MEASURE)] {
+        let path = files.join(name);
+        fs::write(&path, bytes).at(&path, "cannot write")?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).at(&path, "cannot make it executable")?;
+    }
+    Ok(())
+}
+
+/// What comes before the command in the guest.
+pub(crate) fn command(options: &TruthOptions) -> &'static [&'static str] {
+    if options.marked_only { &["/run/lab/measure", "marked"] } else { &["/run/lab/measure", "begin"] }
+}
+
+/// The value of QEMU's `-plugin`; `{files}` is the exchange folder.
+pub(crate) fn plugin(options: &TruthOptions, topology: &Topology, one_thread: bool) -> String {
+    let mut words = format!("{{files}}/plugin.so,output={{files}}/{COUNTS}");
+    for (first, end, node) in topology.memory_ranges() {
+        words.push_str(&format!(",range={first:x}-{end:x}:{node}"));
+    }
+    if let Some(cache) = options.cache {
+        words.push_str(&format!(",cache={}x{}", cache.sets, cache.ways));
+    }
+    if one_thread {
+        words.push_str(",one-thread=on");
+    }
+    words
+}
+
+/// What the plugin counted. `console`: where QEMU says why there is nothing.
+pub(crate) fn read(files: &Path, console: &str) -> Result<Truth, LabError> {
+    let path = files.join(COUNTS);
+    let wrong = |what: String| LabError::Unexpected { path: path.clone(), what };
+    let text = fs::read_to_string(&path)
+        .map_err(|error| wrong(format!("the plugin's counts are not there ({error})\n--- console ---\n{console}")))?;
+    Truth::parse(&text).map_err(wrong)
+}
