@@ -26,8 +26,9 @@ static struct processor processors[NP_MAX_CPUS];
 
 /* ---- which processor ----
  *
- * QEMU 9 and later give call-backs the number of the vCPU for which the code was *translated* when one host thread runs all vCPUs in turn (icount): blocks are
- * shared, and the number is a constant in them. The vCPU that really runs is in QEMU's thread-local `current_cpu`, which its executable exports for its modules. */
+ * QEMU 9 and later give call-backs the number of the vCPU for which the code was *translated* when one host thread runs all vCPUs in turn (icount): blocks
+ * are shared, and the number is a constant in them. The vCPU that really runs is in QEMU's thread-local `current_cpu`, which its executable exports for
+ * its modules. */
 
 static _Thread_local const void *const *current_cpu;
 static _Thread_local const void *last_object;

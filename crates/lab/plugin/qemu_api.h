@@ -1,5 +1,5 @@
-/* qemu_api.h: what QEMU 9.2 and later (version 4 of the interface) offer their TCG plugins, as far as this plugin calls it, and the few functions of glib, which
- * QEMU is linked with, by which registers and memory are handed over. Declared by hand from the documented interface: distributions ship no header. */
+/* qemu_api.h: what QEMU 9.2 and later (version 4 of the interface) offer their TCG plugins, as far as this plugin calls it, and the few functions of glib,
+ * which QEMU is linked with, by which registers and memory are handed over. Declared by hand from the documented interface: distributions ship no header. */
 #ifndef NUMAPILOT_QEMU_API_H
 #define NUMAPILOT_QEMU_API_H
 
