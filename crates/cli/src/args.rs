@@ -5,6 +5,7 @@ mod compare;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::Parser;
@@ -121,10 +122,13 @@ Examples:
   numapilot record --placement interleave -- ./app          what if all memory were interleaved
   numapilot record --engine emulate --machine opteron-8385 -- sort big.txt    every access of an unmodified program
   numapilot record --engine track -- python3 script.py      objects and threads of any program
+  numapilot record --engine fault -- ./app                  on this machine: who touches which page first, and where
+  numapilot record --pid 4711 --for 10s                     the same of a program that runs already
+  numapilot record --system --for 10s                       of everything on this machine (needs rights)
 
-The program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls speak of it.
-Times are the program's own on that machine, not this one's (docs/virtual-time.md).
-The exit status is the program's.")]
+With engines `instrument` and `emulate` the program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls
+speak of it, and times are the program's own on that machine (docs/virtual-time.md).
+Engine `fault`: docs/fault.md. The exit status is the program's (0 for programs that were running already).")]
 pub struct RecordArgs {
     /// Where the trace goes [default: PROGRAM.numatrace]
     #[arg(long, short, value_name = "DIR")]
@@ -132,7 +136,7 @@ pub struct RecordArgs {
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
     #[arg(long)]
     pub force: bool,
-    /// auto, instrument, emulate or track
+    /// auto, instrument, emulate, fault or track
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub engine: String,
     /// Machine to simulate: model name, model file, or `live` for this machine
@@ -189,8 +193,17 @@ pub struct RecordArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// Record processes that run already, by their page faults, until they end or Ctrl-C
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', conflicts_with_all = ["system", "command"])]
+    pub pid: Vec<u32>,
+    /// Record everything on this machine, by its page faults, until Ctrl-C
+    #[arg(long, conflicts_with = "command")]
+    pub system: bool,
+    /// Stop recording after this time, such as 10s, 2m or 500ms
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "duration", value_parser = time)]
+    pub for_time: Option<Duration>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM ARGS")]
+    #[arg(last = true, required_unless_present_any = ["pid", "system"], value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
 }
 
@@ -548,4 +561,18 @@ mod tests {
         assert!(!record.force);
         assert_eq!(record.command, ["./app", "--force", "-m"]);
     }
+}
+
+/// A length of time with its unit; a number alone is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("`{other}` is no unit of time; use ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and end one day".to_owned())
 }

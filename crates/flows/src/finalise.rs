@@ -105,10 +105,13 @@ fn join_all(
     progress: Progress<'_>,
 ) -> Result<(Joined, Vec<Problem>), FlowError> {
     let conventions = match raw.start().engine.as_str() {
-        "instrument" | "emulate" => Conventions { ip_is_return_address: true, infers_first_touch: true },
+        "instrument" | "emulate" => {
+            Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
+        }
         // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
-        "import" => Conventions { ip_is_return_address: false, infers_first_touch: false },
-        _ => Conventions { ip_is_return_address: false, infers_first_touch: true },
+        "import" | "pmu" => Conventions::SAMPLED,
+        "fault" => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
+        _ => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
     };
     let mut joiner = Joiner::new(ElfLayouts::default(), conventions, raw.start().start_order);
     let mut batch = AccessColumns::default();

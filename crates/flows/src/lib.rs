@@ -18,5 +18,8 @@ pub use access::{AccessRef, Accesses, level_from_number};
 pub use error::FlowError;
 pub use filter::Filter;
 pub use finalise::{Progress, Summary, finalise, finalise_with};
-pub use model::{CountersAt, Frame, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
+pub use model::{
+    CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
+    Thread,
+};
 pub use trace::{Losses, Tables, Trace};

@@ -206,6 +206,56 @@ pub struct CountersAt {
     pub totals: Counters,
 }
 
+/// Why pages got the home that they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementCause {
+    /// The node of the thread that touched them first.
+    #[default]
+    FirstTouch,
+    /// A memory policy, or want of room: not the toucher's node.
+    Policy,
+    /// They were moved.
+    Moved,
+    /// They were there before the recording.
+    Found,
+}
+
+impl PlacementCause {
+    /// By its word in the tables; an unknown one is taken for the commonest.
+    pub(crate) fn from_word(word: &str) -> PlacementCause {
+        match word {
+            "policy" => PlacementCause::Policy,
+            "moved" => PlacementCause::Moved,
+            "found" => PlacementCause::Found,
+            _ => PlacementCause::FirstTouch,
+        }
+    }
+
+    /// Whether it comes of a first touch, wherever the page went.
+    #[must_use]
+    pub fn is_first(self) -> bool {
+        matches!(self, PlacementCause::FirstTouch | PlacementCause::Policy)
+    }
+}
+
+/// A run of pages that got a home, or changed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// Program time.
+    pub time: TimeNs,
+    /// Thread that touched, ordered or moved.
+    pub thread: ThreadIndex,
+    /// First address of the first page.
+    pub address: VirtAddr,
+    /// Pages of 4096 bytes.
+    pub pages: u32,
+    /// The home from now on.
+    pub node: NodeId,
+    /// Why.
+    pub cause: PlacementCause,
+}
+
 /// A code address that was resolved once: index into [`crate::Trace::locations`]. 0 is "unknown".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

@@ -9,16 +9,19 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs,
 use numapilot_trace::meta::{META_FILE, Meta};
 use numapilot_trace::record::Counters;
 use numapilot_trace::tables::{
-    AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, ProcessColumns,
-    StackColumns, Table, ThreadColumns, TraceReader,
+    AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
+    ProcessColumns, StackColumns, Table, ThreadColumns, TraceReader,
 };
 
 use crate::access::Accesses;
 use crate::error::FlowError;
 use crate::finalise::finalise;
-use crate::model::{CountersAt, Frame, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
+use crate::model::{
+    CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
+    Thread,
+};
 use crate::rows::alloc_kind_from_name;
-use crate::trace::{Losses, Tables, Trace};
+use crate::trace::{Losses, Tables, Trace, holds_faults};
 
 /// Ids beyond these are damage: they are numbered one by one.
 const STACKS_MAX: u32 = 1 << 26;
@@ -65,6 +68,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
         locations: locations(reader.read()?).map_err(inconsistent)?,
         stacks: stacks(reader.read()?).map_err(inconsistent)?,
         counters,
+        placements: if holds_faults(meta) { placements(reader.read()?) } else { Vec::new() },
         marks: marks.rows().map(|mark| (TimeNs(mark.time_ns), mark.text.to_string())).collect(),
         end: TimeNs(meta.duration_ns),
         losses: losses(meta),
@@ -241,6 +245,18 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
         by_home[usize::from(home.home)] = home.memory_accesses;
     }
     Ok(rows)
+}
+
+fn placements(columns: PlacementColumns) -> Vec<Placement> {
+    let rows = columns.rows().map(|row| Placement {
+        time: TimeNs(row.time_ns),
+        thread: ThreadIndex(row.thread),
+        address: VirtAddr(row.address),
+        pages: row.pages,
+        node: NodeId(row.node),
+        cause: PlacementCause::from_word(&row.cause),
+    });
+    rows.collect()
 }
 
 fn losses(meta: &Meta) -> Losses {

@@ -9,7 +9,7 @@ use numapilot_trace::meta::Meta;
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::filter::Filter;
-use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Process, Site, SiteId, Thread};
+use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread};
 
 /// What a trace is made of; [`Trace::from_tables`] adds the orders. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,8 @@ pub struct Tables {
     pub stacks: Vec<Vec<LocationId>>,
     /// Exact totals over time, by thread, in order of time.
     pub counters: Vec<CountersAt>,
+    /// Pages that got a home or changed it, in order; only of traces whose accesses are page faults ([`Trace::holds_faults`]).
+    pub placements: Vec<Placement>,
     /// Marks that the program set: when, and their text.
     pub marks: Vec<(TimeNs, String)>,
     /// Program time at which the recording ended.
@@ -258,6 +260,18 @@ impl Trace {
         &self.tables.counters
     }
 
+    /// Whether its accesses are page faults: first touches and what the kernel unmapped to see who uses it, at rates that say nothing of memory traffic.
+    #[must_use]
+    pub fn holds_faults(&self) -> bool {
+        holds_faults(&self.meta)
+    }
+
+    /// Pages that got a home or changed it, in order, where accesses are page faults; of other traces none are kept in memory.
+    #[must_use]
+    pub fn placements(&self) -> &[Placement] {
+        &self.tables.placements
+    }
+
     /// Marks that the program set.
     #[must_use]
     pub fn marks(&self) -> &[(TimeNs, String)] {
@@ -281,6 +295,11 @@ impl Trace {
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
+}
+
+/// See [`Trace::holds_faults`].
+pub(crate) fn holds_faults(meta: &Meta) -> bool {
+    meta.engine == "fault"
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {

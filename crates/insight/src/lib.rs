@@ -18,6 +18,7 @@ mod patterns;
 mod price;
 mod rows;
 mod totals;
+mod touch;
 mod traffic;
 mod usage;
 
@@ -30,4 +31,5 @@ pub use headline::{Headline, Verdict};
 pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use totals::{Bin, Imbalance, LINE_BYTES, Matrix, Series, Source, Totals, imbalance_of};
+pub use touch::{Away, PageUse, TouchLine, TouchSite, Touches};
 pub use traffic::{LinkTraffic, link_traffic};

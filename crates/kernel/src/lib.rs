@@ -6,6 +6,9 @@
 //! [`KernelError::Gone`] as an ordinary answer. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
 
 mod error;
+pub mod maps;
+pub mod memory;
+pub mod pagemap;
 pub mod sysctl;
 pub mod task;
 

@@ -89,6 +89,29 @@ impl<'a> MemoryAccess<'a> {
         })
     }
 
+    /// The access without its call chain: it then borrows nothing.
+    #[must_use]
+    pub fn without_callchain(&self) -> MemoryAccess<'static> {
+        MemoryAccess {
+            time: self.time,
+            pid: self.pid,
+            tid: self.tid,
+            cpu: self.cpu,
+            address: self.address,
+            physical_address: self.physical_address,
+            ip: self.ip,
+            operation: self.operation,
+            is_atomic: self.is_atomic,
+            level: self.level,
+            distance: self.distance,
+            snoop: self.snoop,
+            tlb: self.tlb,
+            latency_cycles: self.latency_cycles,
+            period: self.period,
+            callchain: None,
+        }
+    }
+
     /// What every sample has.
     fn common(attr: &EventAttr, sample: &Sample<'a>) -> MemoryAccess<'a> {
         MemoryAccess {

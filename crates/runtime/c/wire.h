@@ -272,7 +272,8 @@ enum np_access_bits { /* low 16 bits beside the instruction pointer */
 enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL_L3 = 3, NP_LEVEL_MEMORY = 4, NP_LEVEL_PEER_CACHE = 5,
                 NP_LEVEL_LINE_FILL = 6 };
 
-enum np_place_cause { NP_PLACED_FIRST_TOUCH = 0, NP_PLACED_POLICY = 1, NP_PLACED_MOVED = 2 };
+enum np_place_cause { NP_PLACED_FIRST_TOUCH = 0, NP_PLACED_POLICY = 1, NP_PLACED_MOVED = 2,
+                      NP_PLACED_FOUND = 3 /* was there when recording of the process began */ };
 
 enum np_sync_kind {
     NP_SYNC_CREATE = 1, NP_SYNC_JOIN = 2, NP_SYNC_MUTEX = 3, NP_SYNC_RWLOCK = 4, NP_SYNC_COND = 5, NP_SYNC_BARRIER = 6, NP_SYNC_SEM = 7,

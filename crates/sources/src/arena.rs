@@ -239,6 +239,30 @@ impl Arena {
         }
     }
 
+    /// A number for a thread that the recorder itself tells of.
+    pub fn new_thread(&self) -> u32 {
+        // SAFETY: a field of the mapped header, naturally aligned; so in the next three.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_thread_index) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a process.
+    pub fn new_process(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_process_index) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a binary.
+    pub fn new_module(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_module_id) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a call stack.
+    pub fn new_stack(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_stack_id) }.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Tells every process of the program to write nothing any more.
     pub fn stop(&self) {
         // SAFETY: a field of the mapped header, naturally aligned.

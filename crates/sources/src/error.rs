@@ -43,13 +43,15 @@ pub enum SourceError {
         remedy: String,
     },
     /// An engine of the design that this version does not have.
-    #[error("engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate` or `track`")]
+    #[error(
+        "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `fault` or `track`"
+    )]
     EngineNotAvailable {
         /// As the user wrote it.
         name: String,
     },
     /// Not an engine at all.
-    #[error("there is no engine `{name}`; use `auto`, `instrument`, `emulate` or `track`")]
+    #[error("there is no engine `{name}`; use `auto`, `instrument`, `emulate`, `fault` or `track`")]
     EngineUnknown {
         /// As the user wrote it.
         name: String,

@@ -55,8 +55,8 @@ pub struct Launch<'a> {
     pub target: &'a Target,
     /// Its arguments, the first as the user wrote it.
     pub command: &'a [OsString],
-    /// The tracker library.
-    pub preload: &'a Path,
+    /// The tracker library; `None` for programs that cannot load it.
+    pub preload: Option<&'a Path>,
     /// Path under which the program's processes open the arena.
     pub arena: &'a Path,
     /// Set in the program's environment, beside what the recorder needs.
@@ -101,24 +101,27 @@ pub enum Standing {
 pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError> {
     let foreign = children().unwrap_or_default();
     become_subreaper()?;
-    let preload = preload_list(launch)?;
+    let preload = launch.preload.map(|library| preload_list(launch, library)).transpose()?;
     let mut command = match launch.emulator {
-        Some(emulator) => emulator.command(launch.target, launch.command, &preload)?,
+        Some(emulator) => emulator.command(launch.target, launch.command, preload.as_deref().unwrap_or_default())?,
         None => {
             let mut command = Command::new(&launch.target.exec_path);
             command.arg0(&launch.command[0]).args(&launch.command[1..]);
             command
         }
     };
-    command.env("NUMAPILOT_ARENA", launch.arena);
+    if launch.preload.is_some() {
+        command.env("NUMAPILOT_ARENA", launch.arena);
+    }
     if launch.passive_waits && PASSIVE_WAITS.iter().all(|(name, _)| std::env::var_os(name).is_none()) {
         command.envs(PASSIVE_WAITS);
     }
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    match launch.emulator {
+    match (launch.emulator, preload) {
         // The emulator's own environment: the tracker belongs into the program inside.
-        Some(_) => command.env_remove("LD_PRELOAD"),
-        None => command.env("LD_PRELOAD", preload),
+        (Some(_), _) => command.env_remove("LD_PRELOAD"),
+        (None, Some(list)) => command.env("LD_PRELOAD", list),
+        (None, None) => &mut command,
     };
     let blocked = Blocked::new();
     let in_child = blocked.for_child();
@@ -140,10 +143,10 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
 }
 
 /// Our library first, then what the user preloads (an allocator, say), from the additions or the environment.
-fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
-    let ours = launch.preload.as_os_str();
-    if !loader_can_take(launch.preload) {
-        let reason = format!("the loader cannot take {} because of the blank or colon in it", launch.preload.display());
+fn preload_list(launch: &Launch<'_>, library: &Path) -> Result<OsString, SourceError> {
+    let ours = library.as_os_str();
+    if !loader_can_take(library) {
+        let reason = format!("the loader cannot take {} because of the blank or colon in it", library.display());
         return Err(SourceError::Runtime { reason });
     }
     let added = launch.environment.iter().rev().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());

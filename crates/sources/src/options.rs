@@ -192,12 +192,17 @@ impl<'a> RecordOptions<'a> {
     /// # Errors
     /// The first option out of its range, with the range.
     pub fn check(&self) -> Result<(), SourceError> {
-        let bad = |option, reason: String, remedy: &str| {
-            Err(SourceError::Option { option, reason, remedy: remedy.to_owned() })
-        };
         if self.command.is_empty() {
             return Err(SourceError::NoCommand);
         }
+        self.check_bounds()
+    }
+
+    /// [`RecordOptions::check`] without the command, which recordings of running programs have not.
+    pub(crate) fn check_bounds(&self) -> Result<(), SourceError> {
+        let bad = |option, reason: String, remedy: &str| {
+            Err(SourceError::Option { option, reason, remedy: remedy.to_owned() })
+        };
         if self.output.file_name().is_none() {
             return bad(
                 "--output",

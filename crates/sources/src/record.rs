@@ -1,12 +1,16 @@
 //! One recording from start to end: choose the engine, make the arena, start the program, drain until everything has ended.
 
+use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
+
+use numapilot_trace::wire;
 
 use crate::arena::Arena;
 use crate::arena::Layout;
@@ -28,6 +32,8 @@ use crate::launch::Launch;
 use crate::launch::Program;
 use crate::launch::Standing;
 use crate::library;
+use crate::live::Live;
+use crate::live::LiveOutcome;
 use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -114,6 +120,8 @@ pub struct Recording {
     pub stopped: Option<StopReason>,
     /// What is worth telling the user, in whole sentences.
     pub notes: Vec<String>,
+    /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
+    pub events: Option<serde_json::Value>,
 }
 
 /// Records a program: blocks until it and all that it started have ended (see [`Follow`]).
@@ -136,11 +144,12 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let host_khz = start.calibrate(CALIBRATION);
     let simulated = simulate(&options, selection.engine, host_khz)?;
     let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
-    let arena = Arena::create(&simulated.config, layout, start)?;
+    let arena = Arc::new(Arena::create(&simulated.config, layout, start)?);
     if emulator.is_some() {
         arena.tell_of_emulator();
     }
     let guard = Guard::install()?;
+    let live = Live::for_program(selection.engine, &options)?;
     output::prepare(&options.output, options.existing)?;
     let opening = Opening {
         options: &options,
@@ -155,7 +164,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let launch = Launch {
         target: &target,
         command: &options.command,
-        preload: &library.tracker,
+        preload: selection.has_tracker.then_some(library.tracker.as_path()),
         arena: &arena.path(),
         environment: &options.environment,
         passive_waits: selection.engine.is_simulated(),
@@ -164,51 +173,97 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
     let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
     let totals = Totals::default();
-    let done = AtomicBool::new(false);
-    let began = Instant::now();
     let mut watch = Watch {
         listener,
         program,
         arena: &arena,
         guard: &guard,
         totals: &totals,
+        live: live.as_ref(),
         clock,
-        began,
+        began: Instant::now(),
         daemons_since: None,
         stopped: None,
     };
-    let (files, failure) = thread::scope(|scope| {
-        let drainer = Drainer::new(&arena, files, &totals, Accounting::new(&simulated.config));
-        let drainer = thread::Builder::new().name("drain".to_owned()).spawn_scoped(scope, || drainer.run(&done));
-        let drainer = match drainer {
-            Ok(handle) => handle,
-            // Without a drainer nothing is recorded; the program runs on, and is waited for.
-            Err(source) => return Err(give_up(&mut watch, &options, source)),
-        };
-        watch.until_end(&options);
-        done.store(true, Ordering::Release);
-        arena.wake();
-        drainer.join().map_err(|_| SourceError::System {
-            what: "the draining thread failed",
-            source: std::io::Error::other("it panicked"),
-            remedy: "what was written before is whole; please report this",
-        })
-    })?;
-    let wall_time = began.elapsed();
+    let accounting = Accounting::new(&simulated.config);
+    let clock = wire::Clock { khz: host_khz, origin_cycles: start.order };
+    let drained = drain_until_end(&mut watch, &options, files, (&arena, launch.preload), accounting, clock)?;
+    let wall_time = watch.began.elapsed();
     watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
     recording.notes.splice(0..0, simulated.notes);
     recording.notes.extend(emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
+    if let (Some(live), Some(outcome)) = (&live, &drained.live) {
+        live.conclude(outcome, &mut recording);
+    }
     // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
+    let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
     let result = match failure {
         Some(failure) => Err(failure),
-        None => files.finish(&Closing { recording: &recording, end: HostInstant::now(), start }),
+        None => {
+            let closing = Closing { recording: &recording, end: HostInstant::now(), start };
+            drained.files.finish(&closing).map_err(|error| error.to_string())
+        }
     };
     if let Err(error) = result {
-        recording.stopped = Some(StopReason::WriteFailed(error.to_string()));
+        recording.stopped = Some(StopReason::WriteFailed(error));
     }
     explain(&mut recording);
     Ok(recording)
+}
+
+/// What the draining threads leave.
+struct Drained {
+    files: TraceFiles,
+    failure: Option<String>,
+    live: Option<LiveOutcome>,
+}
+
+/// Drains the tracker's rings, and those of the kernel where events are open, while the program is looked after.
+fn drain_until_end(
+    watch: &mut Watch<'_, '_>,
+    options: &RecordOptions<'_>,
+    mut files: TraceFiles,
+    (arena, tracker): (&Arc<Arena>, Option<&Path>),
+    accounting: Accounting,
+    clock: wire::Clock,
+) -> Result<Drained, SourceError> {
+    let (done, totals, live) = (AtomicBool::new(false), watch.totals, watch.live);
+    let reader =
+        live.and_then(|live| live.reader(&files.writer(), clock, tracker.map(|path| (arena, path)), options.machine));
+    let reader = reader.map(|(reader, news)| {
+        news.into_iter().for_each(|news| files.tell(news));
+        reader
+    });
+    thread::scope(|scope| {
+        let drainer = Drainer::new(arena, files, totals, accounting);
+        let drainer = thread::Builder::new().name("drain".to_owned()).spawn_scoped(scope, || drainer.run(&done));
+        let drainer = match drainer {
+            Ok(handle) => handle,
+            // Without a drainer nothing is recorded; the program runs on, and is waited for.
+            Err(source) => return Err(give_up(watch, options, source)),
+        };
+        let reader = match (live, reader) {
+            (Some(live), Some(reader)) => match live.start(scope, reader) {
+                Ok(handle) => Some(handle),
+                Err(source) => return Err(give_up(watch, options, source)),
+            },
+            _ => None,
+        };
+        watch.until_end(options);
+        let panicked = || SourceError::System {
+            what: "a draining thread failed",
+            source: std::io::Error::other("it panicked"),
+            remedy: "what was written before is whole; please report this",
+        };
+        done.store(true, Ordering::Release);
+        arena.wake();
+        let (files, failure) = drainer.join().map_err(|_| panicked())?;
+        // After the tracker's last word, so that every thread has been announced.
+        let outcome =
+            reader.zip(live).map(|(reader, live)| live.finish(reader)).transpose().map_err(|()| panicked())?;
+        Ok(Drained { files, failure: failure.map(|failure| failure.to_string()), live: outcome })
+    })
 }
 
 /// What runs the program, where it does not run by itself.
@@ -244,6 +299,7 @@ struct Watch<'a, 'p> {
     arena: &'a Arena,
     guard: &'a Guard,
     totals: &'a Totals,
+    live: Option<&'a Live>,
     clock: Clock,
     began: Instant,
     daemons_since: Option<Instant>,
@@ -267,7 +323,15 @@ impl Watch<'_, '_> {
             self.guard.wait(TICK);
         }
         if self.stopped.is_some() {
-            self.arena.stop();
+            self.stop();
+        }
+    }
+
+    /// Nothing more is recorded from now on; the program runs on.
+    fn stop(&self) {
+        self.arena.stop();
+        if let Some(live) = self.live {
+            live.stop();
         }
     }
 
@@ -323,13 +387,13 @@ impl Watch<'_, '_> {
             None
         };
         if self.stopped.is_some() {
-            self.arena.stop();
+            self.stop();
         }
     }
 
     fn program_time(&self) -> Duration {
         match self.clock.engine {
-            Engine::Track => self.began.elapsed(),
+            Engine::Track | Engine::Fault => self.began.elapsed(),
             Engine::Instrument | Engine::Emulate => {
                 let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
                 let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));
@@ -340,11 +404,12 @@ impl Watch<'_, '_> {
 
     fn progress(&self) -> ProgressState {
         let losses = self.arena.losses();
+        let (records, samples, lost) = self.live.map_or((0, 0, 0), |live| live.totals.read());
         ProgressState {
-            records: self.totals.records.load(Ordering::Relaxed),
+            records: self.totals.records.load(Ordering::Relaxed) + records,
             bytes: self.totals.bytes.load(Ordering::Relaxed),
-            samples: self.totals.samples.load(Ordering::Relaxed),
-            lost: losses.no_slot.saturating_add(losses.ring_full).saturating_add(losses.stopped),
+            samples: self.totals.samples.load(Ordering::Relaxed) + samples,
+            lost: losses.no_slot.saturating_add(losses.ring_full).saturating_add(losses.stopped).saturating_add(lost),
             live_threads: self.totals.live_threads.load(Ordering::Relaxed),
             program_time: self.program_time(),
             wall_time: self.began.elapsed(),
@@ -367,7 +432,7 @@ impl Watch<'_, '_> {
                 .push(format!("{dead} threads were killed or ended with their process; what they had written is kept"));
         }
         let threads = self.totals.threads.load(Ordering::Relaxed);
-        if threads == 0 {
+        if threads == 0 && selection.has_tracker {
             notes.push(format!(
                 "nothing was recorded: the tracker was not loaded into {}; does it run in another container, or clear its environment?",
                 target.binary.path.display()
@@ -391,10 +456,11 @@ impl Watch<'_, '_> {
             records: state.records,
             samples: state.samples,
             threads,
-            program_time: if selection.engine == Engine::Track { wall_time } else { state.program_time },
+            program_time: if selection.engine == Engine::Instrument { state.program_time } else { wall_time },
             wall_time,
             stopped: self.stopped.clone(),
             notes,
+            events: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
@@ -24,10 +25,12 @@ use crate::engine::Target;
 use crate::error::SourceError;
 use crate::host::Host;
 use crate::launch::Exit;
+use crate::live::News;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::record::Recording;
 use crate::record::StopReason;
+use crate::sampled::SharedWriter;
 use crate::walk::walk;
 
 /// What is known when a recording begins.
@@ -137,7 +140,8 @@ impl Opening<'_, '_> {
 
 /// The trace's chunk files, open for writing.
 pub struct TraceFiles {
-    writer: ChunkWriter,
+    writer: SharedWriter,
+    news: Option<Arc<News>>,
 }
 
 impl TraceFiles {
@@ -151,7 +155,17 @@ impl TraceFiles {
             source: std::io::Error::other(e.to_string()),
             remedy: "check the folder's permissions and space, or give another place with `--output NAME.numatrace`",
         })?;
-        Ok(TraceFiles { writer })
+        Ok(TraceFiles { writer: SharedWriter::new(writer), news: None })
+    }
+
+    /// The files, for others to write to as well.
+    pub fn writer(&self) -> SharedWriter {
+        self.writer.clone()
+    }
+
+    /// Has somebody told of the threads that the tracker announces.
+    pub fn tell(&mut self, news: Arc<News>) {
+        self.news = Some(news);
     }
 
     /// Writes the session's end. After a failed write the file ends in a torn chunk, and no end is written: readers then know.
@@ -183,9 +197,14 @@ impl TraceFiles {
                 "wall_ns": u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX),
                 "program_ns": u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX),
                 "notes": recording.notes,
+                "events": recording.events,
             })),
         };
-        self.writer.finish(&end, false)
+        match self.writer.into_inner() {
+            Some(writer) => writer.finish(&end, false),
+            // Somebody still writes: the missing end says so.
+            None => Ok(()),
+        }
     }
 }
 
@@ -205,23 +224,30 @@ impl Sink for TraceFiles {
     /// A piece has waited in its ring long enough, so it becomes a chunk (or several) at once.
     fn append(&mut self, ring: RingId, piece: &[u8]) -> Result<PieceCounts, ChunkError> {
         let walked = walk(piece);
-        let before = self.writer.bytes_written();
         let good = &piece[..walked.good_bytes];
+        if let Some(news) = &self.news {
+            news.piece(ring, good);
+        }
+        let mut writer = self.writer.lock();
+        let before = writer.bytes_written();
         if !good.is_empty() {
-            self.writer.append(ring, good)?;
-            self.writer.flush_ring(ring)?;
+            writer.append(ring, good)?;
+            writer.flush_ring(ring)?;
         }
         Ok(PieceCounts {
             records: walked.records,
             samples: walked.samples,
             bad_bytes: (piece.len() - walked.good_bytes) as u64,
-            disk_bytes: self.writer.bytes_written() - before,
+            disk_bytes: writer.bytes_written() - before,
             thread: walked.thread,
             is_ended: walked.is_ended,
         })
     }
 
     fn close(&mut self, ring: RingId) -> Result<(), ChunkError> {
-        self.writer.close_ring(ring)
+        if let Some(news) = &self.news {
+            news.closed(ring);
+        }
+        self.writer.lock().close_ring(ring)
     }
 }

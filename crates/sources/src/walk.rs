@@ -19,13 +19,14 @@ pub(crate) struct Walked {
     pub is_ended: bool,
 }
 
-fn word(bytes: &[u8], index: usize) -> Option<u64> {
+/// Word `index` of a record.
+pub(crate) fn word(bytes: &[u8], index: usize) -> Option<u64> {
     let slice = bytes.get(index * 8..index * 8 + 8)?;
     Some(u64::from_le_bytes([slice[0], slice[1], slice[2], slice[3], slice[4], slice[5], slice[6], slice[7]]))
 }
 
 /// Length in bytes of the record that begins `bytes`; `None` where there is none.
-fn record_bytes(bytes: &[u8], first: u64) -> Option<u64> {
+pub(crate) fn record_bytes(bytes: &[u8], first: u64) -> Option<u64> {
     let kind = u32::from(first as u8);
     let length = match (kind, (first >> 8) & 0xff) {
         (wire::REC_PAD, _) => first >> 16,

@@ -1,5 +1,6 @@
 //! `numapilot record`.
 
+use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use numapilot_sources::Progress;
 use numapilot_sources::ProgressState;
 use numapilot_sources::RecordOptions;
 use numapilot_sources::Recording;
+use numapilot_sources::Running;
 use numapilot_sources::Sampling;
 use numapilot_sources::StopReason;
 
@@ -32,13 +34,16 @@ use crate::args::RecordArgs;
 /// Records the program, then writes the tables. Returns the program's own status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let machine = Machine::load(&arguments.machine)?;
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command));
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(arguments));
     let line = Line::new(arguments.quiet);
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
     options.progress = Some(&mut shown);
-    let recording = numapilot_sources::record(options)?;
+    let recording = match running(arguments) {
+        Some(who) => numapilot_sources::record_running(who, options)?,
+        None => numapilot_sources::record(options)?,
+    };
     line.bar.finish_and_clear();
     if !arguments.quiet {
         describe(&recording);
@@ -61,9 +66,18 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
 }
 
-fn default_output(command: &[OsString]) -> PathBuf {
-    let program = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_else(|| "program".as_ref());
-    let mut name = program.to_owned();
+/// What runs already and is to be recorded.
+fn running(arguments: &RecordArgs) -> Option<Running> {
+    if arguments.system {
+        return Some(Running::System);
+    }
+    (!arguments.pid.is_empty()).then(|| Running::Processes(arguments.pid.clone()))
+}
+
+fn default_output(arguments: &RecordArgs) -> PathBuf {
+    let program = arguments.command.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_owned);
+    let running = arguments.pid.first().map(|pid| OsString::from(format!("pid-{pid}")));
+    let mut name = program.or(running).unwrap_or_else(|| "system".into());
     name.push(".numatrace");
     PathBuf::from(name)
 }
@@ -113,10 +127,10 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     options.limits = Limits {
         bytes: arguments.max_size.map(|mib| mib.saturating_mul(1 << 20)),
         duration: match arguments.duration {
+            None => arguments.for_time,
             Some(seconds) => {
                 Some(Duration::try_from_secs_f64(seconds).with_context(|| format!("--duration {seconds}"))?)
             }
-            None => None,
         },
     };
     options.follow = if arguments.main_only { Follow::MainProcess } else { Follow::Descendants };

@@ -210,10 +210,15 @@ impl View<'_> {
     /// The lines that every text begins with, then what was asked for.
     fn text(&self, analysis: &Analysis<'_>, found: &Findings, look: Look) -> Result<String> {
         let arguments = self.arguments;
-        let mut parts = vec![text::headline(&analysis.headline(), analysis.nodes(), look)];
+        let touches = analysis.touches();
+        let mut parts = match &touches {
+            Some(touches) => vec![text::touches(touches, analysis.nodes())],
+            None => vec![text::headline(&analysis.headline(), analysis.nodes(), look)],
+        };
         parts.push(text::heading(self.heading, look));
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
-        if arguments.findings || self.is_whole() {
+        // Findings weigh memory accesses, which faults are not.
+        if touches.is_none() && (arguments.findings || self.is_whole()) {
             let body = findings::text(found, self.trace, self.machine, arguments.findings, look);
             parts.push(section("FINDINGS", body));
         }
@@ -247,7 +252,10 @@ impl View<'_> {
             parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
             parts.push(section("LINKS", self.links_text(analysis, look)));
         }
-        if parts.len() == before {
+        if let (Some(touches), true) = (&touches, parts.len() == before) {
+            let rows = text::touched_objects(&touches.sites, self.trace, analysis.nodes(), arguments.top, look);
+            parts.push(section("OBJECTS BY PAGES", rows));
+        } else if parts.len() == before {
             let rows = analysis.sites();
             parts.push(section("OBJECTS", text::objects(&rows, analysis.nodes(), arguments.top, look)));
             parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
@@ -289,7 +297,9 @@ impl View<'_> {
         let links =
             self.machine.map(|machine| link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis)).0);
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
-        if arguments.findings || self.is_whole() {
+        if let Some(touches) = analysis.touches() {
+            out["page_faults"] = value!(touches);
+        } else if arguments.findings || self.is_whole() {
             out["findings"] = findings::json(found, self.trace, self.machine);
         }
         if let Some(name) = &arguments.object {

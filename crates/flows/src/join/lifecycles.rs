@@ -14,6 +14,10 @@ use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
 
 /// Pages that one placement record may cover (1 TiB): more is damage.
 const PLACED_PAGES_MAX: u32 = 1 << 28;
+/// Memory of freed blocks from this size on may go back to the kernel, and be another page when it is next touched (M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
+/// of glibc).
+const RETURNED_BYTES: u64 = 128 << 10;
+const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
     /// The state of a thread, made where its start was not seen.
@@ -130,8 +134,13 @@ impl<L: Layouts> Joiner<L> {
     fn end_block(&mut self, record: &Record, process: ProcessIndex, object: u32) {
         let row = &mut self.out.objects[object as usize];
         let length = row.bytes.max(1);
-        let blocks = Arc::make_mut(&mut self.spaces[process.0 as usize].blocks);
-        blocks.remove(row.address.0, length, object);
+        let (address, space) = (row.address.0, &mut self.spaces[process.0 as usize]);
+        Arc::make_mut(&mut space.blocks).remove(address, length, object);
+        if self.conventions.accesses_are_faults && length >= RETURNED_BYTES {
+            let first = address.next_multiple_of(PAGE_BYTES);
+            let end = (address + length) & !(PAGE_BYTES - 1);
+            Arc::make_mut(&mut space.homes).clear(first, end.saturating_sub(first));
+        }
         if row.process == process {
             self.died(record, object);
         }

@@ -181,6 +181,14 @@ pub(crate) struct Conventions {
     pub ip_is_return_address: bool,
     /// Where every access is recorded, the first one of a page is its first touch.
     pub infers_first_touch: bool,
+    /// Accesses are page faults: the first one of a page places it.
+    pub accesses_are_faults: bool,
+}
+
+impl Conventions {
+    /// Samples of the hardware or the kernel.
+    pub const SAMPLED: Conventions =
+        Conventions { ip_is_return_address: false, infers_first_touch: false, accesses_are_faults: false };
 }
 
 /// The join. Feed it with [`Joiner::push`], then take the tables with [`Joiner::finish`].
@@ -301,7 +309,11 @@ impl<L: Layouts> Joiner<L> {
         if found.is_none() {
             self.out.losses.accesses_without_object += 1;
         }
-        let home = access.home.or_else(|| self.home(process, address, access.weight, node));
+        let home = if self.conventions.accesses_are_faults {
+            self.placed_by_fault(record, access, (process, node), found)
+        } else {
+            access.home.or_else(|| self.home(process, address, access.weight, node))
+        };
         if home.is_none() {
             self.out.losses.accesses_without_home += 1;
         }
@@ -355,6 +367,44 @@ impl<L: Layouts> Joiner<L> {
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);
         node
+    }
+
+    /// Home of a page after a fault on it. The first one since the page was mapped (or since the block that holds it was born) placed it: where the kernel
+    /// said that it is, else on the toucher's node. A later one tells of a use, and of a move if it is elsewhere by then.
+    fn placed_by_fault(
+        &mut self,
+        record: &Record,
+        access: &Access,
+        (process, node): (ProcessIndex, Option<NodeId>),
+        object: Option<u32>,
+    ) -> Option<NodeId> {
+        let page = access.address.0 & !((1 << layout::PAGE_SHIFT) - 1);
+        let kind = object.map(|object| self.kind_of_site(self.out.objects[object as usize].site));
+        // What a file's pages show was placed by whoever read the file first.
+        let is_own = !matches!(kind, Some(ObjectKind::File | ObjectKind::Section));
+        let known = self.spaces[process.0 as usize].homes.get(page);
+        let now = access.home.or(known).or(node.filter(|_| is_own))?;
+        if known == Some(now) || !is_own {
+            return Some(now);
+        }
+        let cause = match known {
+            Some(_) => layout::PLACED_MOVED,
+            None if node.is_none_or(|node| node == now) => layout::PLACED_FIRST_TOUCH,
+            None => layout::PLACED_POLICY,
+        };
+        self.place(record, page, 1, now, cause as u8);
+        // The kernel was asked after the fault, which may be what made it move the page.
+        Some(known.unwrap_or(now))
+    }
+
+    fn kind_of_site(&self, site: SiteId) -> ObjectKind {
+        match &self.out.sites[site.0 as usize] {
+            SiteKey::Allocation(kind, _) | SiteKey::Named(kind, _) => *kind,
+            SiteKey::Symbol { .. } => ObjectKind::Static,
+            SiteKey::Section { .. } => ObjectKind::Section,
+            SiteKey::File(_) => ObjectKind::File,
+            SiteKey::Stacks(_) => ObjectKind::Stack,
+        }
     }
 
     /// The symbol or section of a loaded binary at `address`, as an object made at its first use.

@@ -19,7 +19,8 @@ impl Layouts for NoLayouts {
     }
 }
 
-const CONVENTIONS: Conventions = Conventions { ip_is_return_address: true, infers_first_touch: true };
+const CONVENTIONS: Conventions =
+    Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false };
 const PAGE: u64 = 4096;
 const BASE: u64 = 0x10_0000;
 

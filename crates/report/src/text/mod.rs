@@ -9,6 +9,7 @@ pub(crate) mod style;
 mod table;
 mod threads;
 mod timeline;
+mod touches;
 
 pub use code::functions;
 pub use code::stacks;
@@ -26,3 +27,5 @@ pub use table::Align;
 pub use table::Table;
 pub use threads::thread;
 pub use threads::threads;
+pub use touches::touched_objects;
+pub use touches::touches;

@@ -1,8 +1,9 @@
 //! Which engine records a program, and why not a better one.
 //!
 //! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
-//! it in QEMU (`crate::emulated`); `track` sees the lifecycles of any dynamically linked program. All preload the same library, so they need a program whose
-//! dynamic loader will load it.
+//! it in QEMU (`crate::emulated`); `fault` the page faults of any program, on this machine; `track` the lifecycles of any dynamically linked program. All
+//! preload the same library, so they need a program whose dynamic loader will load it; only `fault` does without, and then knows of mappings, but of no heap
+//! blocks.
 
 mod binary;
 mod resolve;
@@ -28,6 +29,8 @@ pub enum Engine {
     Emulate,
     /// Lifecycles only (allocations, mappings, threads, processes), in real time.
     Track,
+    /// Page faults, by the running kernel: who touches each page first, and on kernels that balance, who uses it later.
+    Fault,
 }
 
 impl Engine {
@@ -37,6 +40,7 @@ impl Engine {
             Engine::Instrument => "instrument",
             Engine::Emulate => "emulate",
             Engine::Track => "track",
+            Engine::Fault => "fault",
         }
     }
 
@@ -71,7 +75,8 @@ impl FromStr for EngineChoice {
             "instrument" => Ok(EngineChoice::Only(Engine::Instrument)),
             "emulate" => Ok(EngineChoice::Only(Engine::Emulate)),
             "track" => Ok(EngineChoice::Only(Engine::Track)),
-            "pmu" | "fault" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
+            "fault" => Ok(EngineChoice::Only(Engine::Fault)),
+            "pmu" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
             _ => Err(SourceError::EngineUnknown { name: name.to_owned() }),
         }
     }
@@ -97,6 +102,8 @@ pub struct Selection {
     pub refusals: Vec<Refusal>,
     /// What is worth telling: which binary of a script is recorded, what will not be seen.
     pub notes: Vec<String>,
+    /// The tracker is loaded into the program.
+    pub has_tracker: bool,
 }
 
 /// Programs whose business is to start another one that is named in their arguments.
@@ -120,29 +127,39 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
             binary.path.display()
         ));
     }
-    if let Some((reason, remedy)) = preload_obstacle(binary) {
-        let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
-        return Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy });
+    let obstacle = preload_obstacle(binary);
+    let has_tracker = obstacle.is_none();
+    match (obstacle, choice) {
+        (Some((reason, _)), EngineChoice::Only(Engine::Fault)) => notes.push(format!(
+            "{}: {reason}: its mappings are known from the kernel alone and its heap blocks are not, so faults in the heap are shown under the \
+             allocator's or anonymous memory",
+            binary.path.display()
+        )),
+        (Some((reason, remedy)), _) => {
+            let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
+            return Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy });
+        }
+        (None, _) => {}
     }
     let starts_others = target.script.is_some() || is_launcher(&binary.path);
     let refusal = instrument_refusal(binary, starts_others);
     match (choice, binary.instrumented) {
-        (EngineChoice::Only(Engine::Track), instrumented) => {
-            if instrumented {
+        (EngineChoice::Only(engine @ (Engine::Track | Engine::Fault)), instrumented) => {
+            if instrumented && engine == Engine::Track {
                 notes.push("the program is instrumented, but engine track records no accesses".to_owned());
             }
-            Ok(Selection { engine: Engine::Track, refusals: Vec::new(), notes })
+            Ok(Selection { engine, refusals: Vec::new(), notes, has_tracker })
         }
         (EngineChoice::Only(Engine::Emulate), instrumented) => {
             if instrumented {
                 notes.push("the program is instrumented: engine instrument records it faster".to_owned());
             }
-            Ok(Selection { engine: Engine::Emulate, refusals: Vec::new(), notes })
+            Ok(Selection { engine: Engine::Emulate, refusals: Vec::new(), notes, has_tracker })
         }
-        (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes }),
+        (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker }),
         (EngineChoice::Only(Engine::Instrument), false) if starts_others => {
             notes.push(format!("{} is not instrumented itself; what it starts may be", binary.path.display()));
-            Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes })
+            Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker })
         }
         (EngineChoice::Only(Engine::Instrument), false) => Err(SourceError::EngineRefused {
             engine: Engine::Instrument.name(),
@@ -153,10 +170,10 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
         (EngineChoice::Auto, false) => {
             if let Some(inner) = instrumented_argument(starts_others, command) {
                 notes.push(format!("{} starts {}, which is instrumented", binary.path.display(), inner.display()));
-                return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes });
+                return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker });
             }
             notes.push("engine track records objects and threads, but no accesses".to_owned());
-            Ok(Selection { engine: Engine::Track, refusals: vec![refusal], notes })
+            Ok(Selection { engine: Engine::Track, refusals: vec![refusal], notes, has_tracker })
         }
     }
 }

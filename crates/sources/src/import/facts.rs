@@ -2,40 +2,28 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::path::Path;
 
 use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::{event_type, software};
-use numapilot_perf::data_src::{Distance, Level};
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
+use numapilot_trace::chunk::SessionStart;
 use serde_json::{Map, Value, json};
 
-/// What an event's samples are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct EventFact {
-    /// Page faults.
-    pub is_fault: bool,
-    /// Of AMD's `ibs_op`: raw samples hold its registers.
-    pub is_ibs: bool,
-}
+use crate::sampled::{EventFact, MemoryBlocks, Places};
 
 /// Facts about a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// As recorded.
     pub features: Features,
-    /// What the samples of each event are.
-    pub events: Vec<EventFact>,
+    /// What samples are judged by.
+    pub places: Places,
     /// Descriptions of the events.
     pub attrs: Vec<EventAttr>,
     /// Nodes of the machine; `None`: not recorded.
     pub machine: Option<Machine>,
-    node_of_cpu: HashMap<u32, NodeId>,
-    cpu_of_id: HashMap<u64, u32>,
-    /// Nodes with memory.
-    memory_nodes: Vec<NodeId>,
-    /// Each package is one node, so that "local" and "remote" memory are the node's own and another's.
-    packages_are_nodes: bool,
 }
 
 impl Facts {
@@ -44,74 +32,53 @@ impl Facts {
         let features = walker.features().clone();
         let attrs = walker.session().events().to_vec();
         let events = attrs.iter().map(|attr| event_fact(attr, &features)).collect();
-        let mut facts = Facts { events, attrs, ..Facts::default() };
+        let mut places = Places { events, ..Places::default() };
         for node in &features.nodes {
             let cpus = parse_cpu_list(&node.cpus).unwrap_or_default();
             let Ok(id) = u16::try_from(node.node) else { continue };
-            facts.node_of_cpu.extend(cpus.into_iter().map(|cpu| (cpu, NodeId(id))));
+            places.node_of_cpu.extend(cpus.into_iter().map(|cpu| (cpu, NodeId(id))));
             if node.memory_kib > 0 {
-                facts.memory_nodes.push(NodeId(id));
+                places.memory_nodes.push(NodeId(id));
             }
         }
-        facts.packages_are_nodes = packages_are_nodes(&features, &facts.node_of_cpu);
-        facts.cpu_of_id = id_cpus.clone();
-        if facts.cpu_of_id.is_empty() {
-            facts.cpu_of_id = cpus_by_order(walker, &features);
+        places.packages_are_nodes = packages_are_nodes(&features, &places.node_of_cpu);
+        places.cpu_of_id = id_cpus.clone();
+        if places.cpu_of_id.is_empty() {
+            places.cpu_of_id = cpus_by_order(walker, &features);
         }
-        facts.machine = machine(&features);
-        facts.features = features;
-        facts
+        places.block_bytes = features.memory_block_bytes;
+        let blocks = features.memory.iter().filter_map(|node| {
+            Some(MemoryBlocks { node: NodeId(u16::try_from(node.node).ok()?), blocks: node.blocks.clone() })
+        });
+        places.blocks = blocks.collect();
+        let is_spe = |attr: &&EventAttr| features.pmu_name(attr.kind).is_some_and(|name| name.starts_with("arm_spe"));
+        places.spe_period = attrs.iter().find(is_spe).and_then(EventAttr::period);
+        Facts { machine: machine(&features), features, places, attrs }
     }
 
-    /// CPU of an event's id.
-    pub fn cpu_of_id(&self, id: u64) -> Option<u32> {
-        self.cpu_of_id.get(&id).copied()
-    }
-
-    /// Node of a CPU.
-    pub fn node_of_cpu(&self, cpu: u32) -> Option<NodeId> {
-        self.node_of_cpu.get(&cpu).copied()
-    }
-
-    /// Node whose memory has a physical address, by the recorded map of memory blocks.
-    pub fn node_of_physical(&self, address: u64) -> Option<NodeId> {
-        let block = address.checked_div(self.features.memory_block_bytes)?;
-        let word = usize::try_from(block / 64).ok()?;
-        let has = |blocks: &[u64]| blocks.get(word).is_some_and(|bits| bits >> (block % 64) & 1 != 0);
-        let mut found = self.features.memory.iter().filter(|node| has(&node.blocks));
-        let node = found.next()?;
-        // A block that two nodes share says nothing.
-        if found.next().is_some() {
-            return None;
+    /// The start of a trace whose clock is the recording's own, from `origin` on.
+    pub fn session(&self, input: &Path, origin: u64) -> SessionStart {
+        let features = &self.features;
+        let period = self.attrs.iter().find_map(EventAttr::period);
+        let config = json!({
+            "source": input.display().to_string(), "events": self.event_list(), "perf_version": features.perf_version,
+            "perf_command": features.command, "sample_period": period.unwrap_or(0),
+        });
+        SessionStart {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            engine: "import".to_owned(),
+            command: self.command(),
+            start_unix_ns: features.wall_clock.map_or(0, |(wall, clock)| wall.wrapping_sub(clock).wrapping_add(origin)),
+            start_order: origin,
+            order_khz: 1_000_000,
+            clock_khz: 1_000_000,
+            clock_origin_cycles: origin,
+            simulated: false,
+            machine: serde_json::to_value(&self.machine).unwrap_or_default(),
+            config: config.as_object().cloned().unwrap_or_default(),
+            host: self.host(),
+            ..SessionStart::default()
         }
-        u16::try_from(node.node).ok().map(NodeId)
-    }
-
-    /// The only node with memory, if there is but one.
-    pub fn only_node(&self) -> Option<NodeId> {
-        match self.memory_nodes[..] {
-            [node] => Some(node),
-            _ => None,
-        }
-    }
-
-    /// Node of memory that the hardware calls local or remote: of two nodes, remote is the other one. Only where nodes are packages: with several
-    /// nodes in a package the words mean different things on different processors.
-    pub fn node_by_distance(&self, level: Level, distance: Distance, own: Option<NodeId>) -> Option<NodeId> {
-        let own = own.filter(|_| self.packages_are_nodes && level == Level::Ram)?;
-        match (distance.is_other_node()?, &self.memory_nodes[..]) {
-            (false, _) => Some(own),
-            (true, &[first, second]) if own == first => Some(second),
-            (true, &[first, second]) if own == second => Some(first),
-            (true, _) => None,
-        }
-    }
-
-    /// Operations that an SPE record stands for.
-    pub fn spe_period(&self) -> Option<u64> {
-        let is_spe =
-            |attr: &&EventAttr| self.features.pmu_name(attr.kind).is_some_and(|name| name.starts_with("arm_spe"));
-        self.attrs.iter().find(is_spe)?.period()
     }
 
     /// The program that was recorded: what stands after `--` in perf's own command line, else all of that.
@@ -160,6 +127,7 @@ fn event_fact(attr: &EventAttr, features: &Features) -> EventFact {
     EventFact {
         is_fault: attr.kind == event_type::SOFTWARE && faults.contains(&attr.config),
         is_ibs: features.pmu_name(attr.kind) == Some("ibs_op"),
+        is_helper: false,
     }
 }
 
@@ -260,55 +228,6 @@ fn cache(fact: &CacheFact, known: &[u32]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numapilot_perf::file::MemoryNode;
-
-    /// Two packages with a node each, CPUs 0 and 1, and two memory blocks of 1 GiB each; block 2 is on both.
-    fn two_nodes() -> Facts {
-        let node = |node: u32, cpus: &str| NodeFact { node, memory_kib: 1 << 20, free_kib: 0, cpus: cpus.to_owned() };
-        let features = Features {
-            nodes: vec![node(0, "0"), node(1, "1")],
-            sockets: vec![0, 1],
-            memory_block_bytes: 1 << 30,
-            memory: vec![MemoryNode { node: 0, blocks: vec![0b101] }, MemoryNode { node: 1, blocks: vec![0b110] }],
-            ..Features::default()
-        };
-        let node_of_cpu = HashMap::from([(0, NodeId(0)), (1, NodeId(1))]);
-        let packages_are_nodes = packages_are_nodes(&features, &node_of_cpu);
-        Facts {
-            features,
-            node_of_cpu,
-            memory_nodes: vec![NodeId(0), NodeId(1)],
-            packages_are_nodes,
-            ..Facts::default()
-        }
-    }
-
-    #[test]
-    fn physical_addresses_name_nodes_where_one_node_has_the_block() {
-        let facts = two_nodes();
-        let node = |gib: u64| facts.node_of_physical(gib << 30);
-        assert_eq!(
-            [node(0), node(1), node(2), node(3), node(1 << 20)],
-            [Some(NodeId(0)), Some(NodeId(1)), None, None, None]
-        );
-        assert_eq!(Facts::default().node_of_physical(0), None);
-        assert_eq!(facts.only_node(), None);
-    }
-
-    #[test]
-    fn remote_names_the_other_of_two_nodes_only_where_packages_are_nodes() {
-        let facts = two_nodes();
-        let node = |level, distance, own| facts.node_by_distance(level, distance, own);
-        assert_eq!(node(Level::Ram, Distance::Remote, Some(NodeId(0))), Some(NodeId(1)));
-        assert_eq!(node(Level::Ram, Distance::Local, Some(NodeId(1))), Some(NodeId(1)));
-        assert_eq!(node(Level::Ram, Distance::Unknown, Some(NodeId(1))), None);
-        assert_eq!(node(Level::Ram, Distance::Local, None), None);
-        assert_eq!(node(Level::L3, Distance::Local, Some(NodeId(1))), None);
-        let many = Facts { memory_nodes: vec![NodeId(0), NodeId(1), NodeId(2)], ..facts.clone() };
-        assert_eq!(many.node_by_distance(Level::Ram, Distance::Remote, Some(NodeId(0))), None);
-        let clustered = Facts { packages_are_nodes: false, ..facts };
-        assert_eq!(clustered.node_by_distance(Level::Ram, Distance::Local, Some(NodeId(0))), None);
-    }
 
     #[test]
     fn nodes_within_a_package_are_seen() {

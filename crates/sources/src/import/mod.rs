@@ -1,15 +1,9 @@
 //! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes a raw trace.
 //!
-//! One pass: records are put in order of time round by round, as perf itself does ([`order`]); the side band becomes processes, threads, mappings and
-//! binaries ([`tasks`]), samples with a data address become accesses ([`samples`]). What the recording does not hold stays unknown, and is told
-//! in [`Imported::notes`].
+//! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace ([`crate::sampled`]). What the
+//! recording does not hold stays unknown, and is told in [`Imported::notes`].
 
-mod binaries;
 mod facts;
-mod order;
-mod output;
-mod samples;
-mod tasks;
 mod words;
 
 use std::collections::HashMap;
@@ -20,13 +14,15 @@ use std::path::{Path, PathBuf};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::Walker;
 use numapilot_perf::{Record, SideBand};
-use numapilot_trace::chunk::SessionEnd;
+use numapilot_trace::chunk::{ChunkWriter, SessionEnd, WriterOptions};
+use numapilot_trace::wire::Clock;
 
 use crate::error::SourceError;
 use crate::output::{Existing, prepare};
+use crate::sampled::{Entry, Output, Queue, Samples, SharedWriter, Tasks, Upbringing};
 use facts::Facts;
-use order::{Entry, Queue};
-use samples::Samples;
+
+pub use crate::sampled::Counts;
 
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 1 << 20;
@@ -40,45 +36,6 @@ pub struct ImportOptions {
     pub output: PathBuf,
     /// What becomes of an older trace of that name.
     pub existing: Existing,
-}
-
-/// What became of the samples of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Samples in the file.
-    pub samples: u64,
-    /// Those that became accesses.
-    pub accesses: u64,
-    /// Those without a data address: the instruction touches no memory, or the event records none.
-    pub without_address: u64,
-    /// Those that touched memory of the kernel.
-    pub kernel_addresses: u64,
-    /// Those whose thread is not told.
-    pub without_thread: u64,
-    /// Accesses that a cache answered.
-    pub cached: u64,
-    /// Accesses whose latency is known.
-    pub with_latency: u64,
-    /// Accesses whose home node is known, and how many of these by the page's first touch.
-    pub with_home: u64,
-    /// See above.
-    pub home_by_first_touch: u64,
-    /// Page faults among the samples.
-    pub faults: u64,
-    /// Accesses whose CPU is known, and how many of these by the event's id.
-    pub with_cpu: u64,
-    /// See above.
-    pub cpu_by_id: u64,
-    /// Records that could not be decoded.
-    pub undecodable: u64,
-    /// Records that perf could not keep up with.
-    pub lost: u64,
-    /// Times that the kernel slowed sampling down.
-    pub throttled: u64,
-    /// AUX buffers that were cut or had collisions.
-    pub aux_flagged: u64,
-    /// Bytes of AUX traces that are of no kind that is decoded here, or no whole record.
-    pub aux_bytes_unread: u64,
 }
 
 /// A recording that was imported to a raw trace.
@@ -121,7 +78,7 @@ pub fn import(options: &ImportOptions) -> Result<Imported, SourceError> {
 struct Import<R> {
     walker: Walker<R>,
     queue: Queue,
-    samples: Option<Samples>,
+    samples: Option<(Samples, SharedWriter)>,
     first_bad: Option<String>,
     output: PathBuf,
     input: PathBuf,
@@ -181,7 +138,7 @@ impl<R: Read> Import<R> {
             // The trace's own time begins with the first record that has one.
             let origin = entries.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
             let facts = Facts::of(&self.walker, &self.id_cpus);
-            self.samples = Some(Samples::create(&self.output, &self.input, facts, origin)?);
+            self.samples = Some(begin(&self.output, &self.input, facts, origin)?);
         }
         for entry in &entries {
             self.handle(entry)?;
@@ -191,7 +148,7 @@ impl<R: Read> Import<R> {
     }
 
     fn handle(&mut self, entry: &Entry) -> Result<(), SourceError> {
-        let Some(samples) = &mut self.samples else { return Ok(()) };
+        let Some((samples, _)) = &mut self.samples else { return Ok(()) };
         self.last_time = self.last_time.max(entry.time);
         let Some(header) = entry.header else {
             if let Some(access) = self.queue.access(entry) {
@@ -235,7 +192,7 @@ impl<R: Read> Import<R> {
     }
 
     fn finish(self) -> Result<Imported, SourceError> {
-        let Some(samples) = self.samples else {
+        let Some((mut samples, writer)) = self.samples else {
             return Ok(Imported { dir: self.output, counts: Counts::default(), notes: Vec::new() });
         };
         let mut counts = samples.counts();
@@ -252,7 +209,21 @@ impl<R: Read> Import<R> {
             ]),
             ..SessionEnd::default()
         };
-        samples.finish(&end)?;
+        samples.out().flush()?;
+        drop(samples);
+        if let Some(writer) = writer.into_inner() {
+            writer.finish(&end, true)?;
+        }
         Ok(Imported { dir: self.output, counts, notes })
     }
+}
+
+/// Begins the trace.
+fn begin(dir: &Path, input: &Path, facts: Facts, origin: u64) -> Result<(Samples, SharedWriter), SourceError> {
+    let start = facts.session(input, origin);
+    let writer = SharedWriter::new(ChunkWriter::create(dir, &start, WriterOptions::default())?);
+    let clock = Clock { khz: 1_000_000, origin_cycles: origin };
+    let build_ids = facts.features.build_ids.iter().map(|(id, path)| (path.clone(), id.clone())).collect();
+    let tasks = Tasks::new(Upbringing { build_ids, ..Upbringing::default() });
+    Ok((Samples::new(Output::new(writer.clone(), clock, None), tasks, facts.places), writer))
 }

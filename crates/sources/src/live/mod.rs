@@ -1,9 +1,24 @@
-//! Events of the running kernel: opening them ([`open`]), and reading the rings that it writes their records to ([`ring`]).
+//! Events of the running kernel: opening them ([`open`]), reading the rings that it writes their records to ([`ring`], `drain`), on the tracker's scale of
+//! stamps ([`time`]) and with the tracker's numbers of threads (`news`). What the records mean is in [`crate::sampled`].
 
+mod attach;
+mod drain;
 pub mod event;
+mod homes;
+mod introduce;
+mod news;
 pub mod open;
 pub mod period;
 pub mod pmu;
 mod refusal;
 pub mod ring;
+mod session;
 pub mod time;
+mod wake;
+mod words;
+
+pub use attach::Running;
+pub use attach::record_running;
+pub(crate) use drain::LiveOutcome;
+pub(crate) use news::News;
+pub(crate) use session::Live;

@@ -10,6 +10,7 @@ use super::format::{ChunkHeader, ChunkKind, Compression, MAX_RAW_BYTES};
 use super::reader::RingId;
 use super::session::{SessionEnd, SessionStart};
 use super::{ChunkError, RAW_FOLDER};
+use crate::ids::ThreadIndex;
 use crate::wire::{RingState, peek_time, scan, whole_records};
 
 /// How chunks are written.
@@ -124,6 +125,12 @@ impl ChunkWriter {
             }
         }
         Ok(())
+    }
+
+    /// Says whose records a ring holds, where it does not begin with that thread's start.
+    pub fn open_ring(&mut self, ring: RingId, thread: ThreadIndex) {
+        let state = RingState { thread: Some(thread), ..RingState::new(self.session.clock()) };
+        self.rings.entry(ring).or_insert_with(|| Pending { bytes: Vec::new(), base: state, state });
     }
 
     /// Writes out what is held back for `ring`.

@@ -388,7 +388,7 @@ table! {
         pages: u32, "pages of 4096 bytes", Dictionary;
         /// The home from now on.
         node: u16, "node number", Dictionary;
-        /// `first_touch`, `policy`, `moved`.
+        /// `first_touch`, `policy`, `moved`, `found` (there before the recording).
         cause: Arc<str>, "", Dictionary;
         /// Object that was live there then.
         object: Option<u32>, "objects.object", Dictionary;

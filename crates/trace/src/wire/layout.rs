@@ -289,6 +289,7 @@ constants! {
     PLACED_FIRST_TOUCH = NP_PLACED_FIRST_TOUCH = 0;
     PLACED_POLICY = NP_PLACED_POLICY = 1;
     PLACED_MOVED = NP_PLACED_MOVED = 2;
+    PLACED_FOUND = NP_PLACED_FOUND = 3;
     SYNC_CREATE = NP_SYNC_CREATE = 1;
     SYNC_JOIN = NP_SYNC_JOIN = 2;
     SYNC_MUTEX = NP_SYNC_MUTEX = 3;
@@ -356,6 +357,7 @@ pub fn place_cause_name(cause: u8) -> &'static str {
         PLACED_FIRST_TOUCH => "first_touch",
         PLACED_POLICY => "policy",
         PLACED_MOVED => "moved",
+        PLACED_FOUND => "found",
         _ => "unknown",
     }
 }

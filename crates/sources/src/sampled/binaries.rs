@@ -20,7 +20,7 @@ struct Segment {
 
 /// A binary in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     /// First address.
     pub start: u64,
     /// Bytes from there.
@@ -31,7 +31,7 @@ pub(super) struct Placed {
 
 /// Segments of the binaries that were looked at.
 #[derive(Debug, Default)]
-pub(super) struct Binaries {
+pub(crate) struct Binaries {
     known: HashMap<String, Option<Vec<Segment>>>,
 }
 

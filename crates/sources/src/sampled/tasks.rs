@@ -2,10 +2,13 @@
 //!
 //! A process is written when it gets its first sample, or when a forked child of it does (which sees its memory): system-wide
 //! recordings list every process of the machine. Until then its mappings wait.
+//!
+//! Where the tracker is loaded into programs, it tells of threads by itself ([`Announcement`]), and of all that the side band does, and more. Then
+//! a thread's samples wait until it has announced itself, and from then on are its own; one that does not for long ([`Tasks::settle`]) is
+//! written by what the side band tells.
 
 use std::collections::HashMap;
 
-use numapilot_perf::file::Features;
 use numapilot_perf::{FileIdentity, Mapping, TaskChange};
 use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
@@ -13,6 +16,7 @@ use numapilot_trace::wire::layout;
 
 use super::binaries::{Binaries, Placed};
 use super::output::Output;
+use super::ranges::Ranges;
 use crate::error::SourceError;
 
 /// A process image: from fork or exec to exec or the end.
@@ -27,9 +31,13 @@ struct Image {
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
     modules: Vec<(String, Placed)>,
-    /// Ranges of anonymous memory, newest last.
-    anonymous: Vec<(u64, u64)>,
+    /// What is mapped, as far as it is known: whether a page there is the process's own from its first touch (or first write) on.
+    own_pages: Ranges,
     living: u32,
+    /// The tracker tells of it.
+    is_tracked: bool,
+    /// Code of the tracker.
+    tracker_code: Ranges,
 }
 
 #[derive(Debug, Default)]
@@ -40,24 +48,57 @@ struct Task {
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
+    /// The tracker tells of it.
+    is_tracked: bool,
+    /// Nothing is expected of the tracker any more.
+    is_settled: bool,
+}
+
+/// A thread that the tracker told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Its number in the trace.
+    pub thread: ThreadIndex,
+    /// That of its process.
+    pub process: ProcessIndex,
+    /// Order stamp from which on the thread is known, and its process's memory described in full.
+    pub ready: u64,
+    /// Order stamp at which the recorder saw this: the kernel told of the thread before.
+    pub seen: u64,
+}
+
+/// How a recording knows of processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Upbringing {
+    /// Build ids of files, by path.
+    pub build_ids: HashMap<String, Vec<u8>>,
+    /// Path of the tracker that is loaded into programs and announces their threads; `None`: none is.
+    pub tracker: Option<String>,
+    /// All mappings are told of, so that memory outside them (a stack that grew) is the process's own.
+    pub knows_all_mappings: bool,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     images: Vec<Image>,
     tasks: Vec<Task>,
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
-    build_ids: HashMap<String, Vec<u8>>,
+    known: Upbringing,
+    /// Tasks whose announcement may still come, oldest first.
+    unannounced: Vec<usize>,
 }
 
 impl Tasks {
-    /// Knows the build ids that stand in the file's own section.
-    pub fn new(features: &Features) -> Tasks {
-        let build_ids = features.build_ids.iter().map(|(id, path)| (path.clone(), id.clone())).collect();
-        Tasks { build_ids, ..Tasks::default() }
+    /// None yet.
+    pub fn new(known: Upbringing) -> Tasks {
+        Tasks { known, ..Tasks::default() }
     }
 
     fn image(&mut self, pid: u32, time: u64) -> usize {
@@ -70,7 +111,8 @@ impl Tasks {
         image
     }
 
-    fn task(&mut self, pid: u32, tid: u32, time: u64) -> usize {
+    /// The living thread with these numbers, new if there was none.
+    pub fn task(&mut self, pid: u32, tid: u32, time: u64) -> usize {
         let image = self.image(pid, time);
         if let Some(&task) = self.by_tid.get(&tid)
             && self.images[self.tasks[task].image].pid == pid
@@ -78,7 +120,10 @@ impl Tasks {
             return task;
         }
         let task = self.tasks.len();
-        self.tasks.push(Task { tid, image, start: time, ..Task::default() });
+        self.tasks.push(Task { tid, image, start: time, is_settled: self.known.tracker.is_none(), ..Task::default() });
+        if self.known.tracker.is_some() {
+            self.unannounced.push(task);
+        }
         self.by_tid.insert(tid, task);
         self.images[image].living += 1;
         task
@@ -89,15 +134,50 @@ impl Tasks {
         self.by_tid.get(&tid).map(|&task| self.images[self.tasks[task].image].pid)
     }
 
-    /// The thread of a sample, written if it was not yet.
-    pub fn thread(&mut self, out: &mut Output, pid: u32, tid: u32, time: u64) -> Result<ThreadIndex, SourceError> {
-        let task = self.task(pid, tid, time);
-        self.written(out, task)
+    /// The thread of a sample, written if it was not yet. `None`: the tracker may still announce it.
+    pub fn thread(&mut self, out: &mut Output, task: usize) -> Result<Option<ThreadIndex>, SourceError> {
+        match self.tasks[task].thread {
+            Some(thread) => Ok(Some(thread)),
+            None if self.tasks[task].is_settled => self.written(out, task).map(Some),
+            None => Ok(None),
+        }
     }
 
-    /// Process number of a written thread's process.
-    pub fn process(&self, pid: u32) -> Option<ProcessIndex> {
-        self.images[*self.by_pid.get(&pid)?].index
+    /// Number of a task's process image, among all images.
+    pub fn image_of(&self, task: usize) -> usize {
+        self.tasks[task].image
+    }
+
+    /// Process number of a task whose process is written.
+    pub fn process(&self, task: usize) -> ProcessIndex {
+        self.images[self.tasks[task].image].index.unwrap_or_default()
+    }
+
+    /// The tracker told of a thread: from now on it is that one. Returns the task.
+    pub fn announce(&mut self, announced: &Announcement) -> usize {
+        let Announcement { pid, tid, .. } = *announced;
+        let is_it = |&task: &usize| self.tasks[task].tid == tid && self.images[self.tasks[task].image].pid == pid;
+        let waiting = self.unannounced.iter().position(is_it);
+        let task = match waiting {
+            Some(at) => self.unannounced.remove(at),
+            None => self.task(pid, tid, announced.ready),
+        };
+        self.unannounced.retain(|&other| other != task);
+        let state = &mut self.tasks[task];
+        (state.thread, state.is_tracked, state.is_settled) = (Some(announced.thread), true, true);
+        let image = &mut self.images[state.image];
+        (image.index, image.is_tracked) = (Some(announced.process), true);
+        image.waiting = Vec::new();
+        task
+    }
+
+    /// Waits no longer for the tracker's word on tasks that began before `limit`. Returns them.
+    pub fn settle(&mut self, limit: u64) -> Vec<usize> {
+        let tasks = &mut self.tasks;
+        let count = self.unannounced.iter().position(|&task| tasks[task].start >= limit);
+        let settled: Vec<usize> = self.unannounced.drain(..count.unwrap_or(self.unannounced.len())).collect();
+        settled.iter().for_each(|&task| tasks[task].is_settled = true);
+        settled
     }
 
     fn written(&mut self, out: &mut Output, task: usize) -> Result<ThreadIndex, SourceError> {
@@ -178,6 +258,9 @@ impl Tasks {
 
     /// Writes an event of a process, or keeps it until the process is written.
     fn tell(&mut self, out: &mut Output, image: usize, time: u64, event: Event) -> Result<(), SourceError> {
+        if self.images[image].is_tracked {
+            return Ok(());
+        }
         let pid = self.images[image].pid;
         let written = self.images[image].index.is_some();
         let on_behalf = || {
@@ -212,8 +295,8 @@ impl Tasks {
         let task = self.task(pid, tid, time);
         self.tasks[task].name.clone_from(&name);
         match self.tasks[task].thread {
-            Some(thread) => out.put(thread, time, Event::ThreadName { name }),
-            None => Ok(()),
+            Some(thread) if !self.tasks[task].is_tracked => out.put(thread, time, Event::ThreadName { name }),
+            _ => Ok(()),
         }
     }
 
@@ -223,8 +306,8 @@ impl Tasks {
         if let Some(old) = parent {
             let index = self.images[old].index.unwrap_or_default();
             // The caller's thread lives on under the main thread's number; all others are gone.
-            let threads: Vec<ThreadIndex> =
-                self.tasks.iter().filter(|task| task.image == old).filter_map(|task| task.thread).collect();
+            let own = |task: &&Task| task.image == old && !task.is_tracked;
+            let threads: Vec<ThreadIndex> = self.tasks.iter().filter(own).filter_map(|task| task.thread).collect();
             for &thread in &threads {
                 out.put(thread, time, Event::ThreadEnd { index: thread })?;
             }
@@ -248,7 +331,11 @@ impl Tasks {
             let image = self.images.len();
             // What perf lists of processes that ran already (at time 0) tells of no inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
-            self.images.push(Image { pid: change.pid, parent: inherits, start: time, ..Image::default() });
+            let copied = inherits.map(|parent| &self.images[parent]);
+            let (own_pages, tracker_code) =
+                copied.map(|image| (image.own_pages.clone(), image.tracker_code.clone())).unwrap_or_default();
+            let pid = change.pid;
+            self.images.push(Image { pid, parent: inherits, start: time, own_pages, tracker_code, ..Image::default() });
             self.by_pid.insert(change.pid, image);
         }
         self.by_tid.remove(&change.tid);
@@ -262,8 +349,9 @@ impl Tasks {
         let Some(&task) = self.by_tid.get(&change.tid) else { return Ok(()) };
         let image = self.tasks[task].image;
         self.images[image].living = self.images[image].living.saturating_sub(1);
-        if let Some(thread) = self.tasks[task].thread {
+        if let Some(thread) = self.tasks[task].thread.filter(|_| !self.tasks[task].is_tracked) {
             if self.images[image].living == 0
+                && !self.images[image].is_tracked
                 && let Some(index) = self.images[image].index
             {
                 // The recording has no exit status: this way of ending says none.
@@ -285,6 +373,7 @@ impl Tasks {
             return Ok(());
         }
         let image = self.image(mapping.pid, time);
+        self.note_pages(image, mapping);
         let path = String::from_utf8_lossy(mapping.path).into_owned();
         let is_file = path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/SYSV");
         let inside = |module: &(String, Placed)| {
@@ -298,9 +387,6 @@ impl Tasks {
         }
         if is_file && mapping.is_executable {
             return self.map_binary(out, image, mapping, path, time);
-        }
-        if !is_file {
-            self.images[image].anonymous.push((mapping.addr, mapping.len));
         }
         let shared = mapping.flags.is_some_and(|flags| flags & 1 != 0);
         let flags = [
@@ -330,7 +416,7 @@ impl Tasks {
     ) -> Result<(), SourceError> {
         let build_id = match mapping.identity {
             FileIdentity::BuildId(id) => id.to_vec(),
-            _ => self.build_ids.get(&path).cloned().unwrap_or_default(),
+            _ => self.known.build_ids.get(&path).cloned().unwrap_or_default(),
         };
         let placed = self.binaries.place(&path, &build_id, mapping.addr, mapping.len, mapping.file_offset);
         if self.images[image].exe.is_empty() {
@@ -349,11 +435,30 @@ impl Tasks {
         self.tell(out, image, time, event)
     }
 
-    /// Whether an address lies in memory that is no file's: there a page's first touch gives it its home, under the default policy.
-    pub fn is_anonymous(&self, pid: u32, address: u64) -> bool {
-        let image = self.by_pid.get(&pid).map(|&image| &self.images[image]);
-        image.is_some_and(|image| {
-            image.anonymous.iter().any(|&(start, bytes)| address >= start && address - start < bytes)
-        })
+    /// Remembers whether pages of a mapping become the process's own.
+    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>) {
+        const PROT_WRITE: u32 = 2;
+        const MAP_SHARED: u32 = 1;
+        let is_file =
+            mapping.path.starts_with(b"/") && !mapping.path.starts_with(b"//") && !mapping.path.starts_with(b"/SYSV");
+        // A private file mapping that is written gets copies, unless the record is too old to tell.
+        let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
+            && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);
+        let image = &mut self.images[image];
+        image.own_pages.set(mapping.addr, mapping.len, !is_file || is_copied);
+        let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
+        if mapping.is_executable || is_trackers {
+            image.tracker_code.set(mapping.addr, mapping.len, is_trackers);
+        }
+    }
+
+    /// Whether an instruction is the tracker's.
+    pub fn is_trackers(&self, image: usize, ip: u64) -> bool {
+        self.images[image].tracker_code.get(ip) == Some(true)
+    }
+
+    /// Whether a page at an address is the process's own memory: there its first touch gives it its home, under the default policy.
+    pub fn is_own(&self, image: usize, address: u64) -> bool {
+        self.images[image].own_pages.get(address).unwrap_or(self.known.knows_all_mappings)
     }
 }

@@ -12,7 +12,7 @@ const NO_TASK: u32 = u32::MAX;
 
 /// One record (or an access of an AUX trace, which has no header) that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Nanoseconds on the recording's clock.
     pub time: u64,
     sequence: u64,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
 
 /// Records that wait for their turn.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     bytes: Vec<u8>,
     last: (usize, usize),
     entries: Vec<Entry>,
@@ -105,6 +105,16 @@ impl Queue {
         }
         self.bytes = kept;
         self.last = (0, 0);
+    }
+
+    /// Bytes that records take while they wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Whether there are AUX traces, which tell of times long past: then nothing can go before the end.

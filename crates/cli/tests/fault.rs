@@ -1,0 +1,235 @@
+//! Engine `fault` on this machine's kernel: a program that touches known pages from known lines and threads, and what the recording says of it. Where the
+//! kernel allows no page-fault events (a container's seccomp profile, say) the tests say so and end.
+
+mod common;
+
+use std::fs;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Stdio;
+
+use common::*;
+use serde_json::Value;
+
+const SOURCE: &str = include_str!("programs/touch.c");
+
+/// Line of the source with a mark.
+fn line(mark: &str) -> u64 {
+    let wanted = format!("LINE {mark} */");
+    1 + SOURCE.lines().position(|line| line.contains(&wanted)).expect("the mark") as u64
+}
+
+fn program(folder: &Path, flags: &[&str]) -> PathBuf {
+    build_plain(folder, "touch", SOURCE, flags)
+}
+
+/// Whether a failed recording failed because no events are to be had here.
+fn has_no_events(ran: &Ran) -> bool {
+    let is_so = ran.code != 0 && ran.stderr.contains("event page-faults");
+    if is_so {
+        eprintln!("skipped: {}", ran.stderr);
+    }
+    is_so
+}
+
+/// Records with `options` and a command; the program's output, or `None` where no events are to be had.
+fn record(folder: &Path, options: &[&str], command: &[&str]) -> Option<Ran> {
+    let trace = folder.join("t.numatrace");
+    let mut all = vec!["record", "--engine", "fault", "-o", trace.to_str().expect("a path")];
+    all.extend_from_slice(options);
+    all.push("--");
+    all.extend_from_slice(command);
+    let ran = run(&all);
+    if has_no_events(&ran) { None } else { Some(ran.succeeded()) }
+}
+
+fn report(folder: &Path) -> Value {
+    let trace = folder.join("t.numatrace");
+    let ran = run(&["report", "--json", "--threads", trace.to_str().expect("a path")]).succeeded();
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+/// Sites that were touched first at a line: (name, thread's tid, pages from that line by that thread).
+fn touched_at(report: &Value, line: u64) -> Vec<(String, u64, u64)> {
+    let threads = report["threads"].as_array().expect("threads");
+    let tid = |index: &Value| {
+        threads.iter().find(|row| row["thread"] == *index).map_or(0, |row| row["tid"].as_u64().expect("tid"))
+    };
+    let mut out = Vec::new();
+    for site in report["page_faults"]["sites"].as_array().expect("sites") {
+        for row in site["lines"].as_array().expect("lines") {
+            let file = row["file"].as_str().expect("file");
+            if row["line"] == line && file.ends_with("touch.c") {
+                let name = site["name"].as_str().expect("name").to_owned();
+                out.push((name, tid(&row["thread"]), row["pages"].as_u64().expect("pages")));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_first_touch_has_its_object_its_thread_and_its_line() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let Some(ran) = record(folder.path(), &[], &[program.to_str().expect("a path")]) else { return };
+    let truth: Value = serde_json::from_str(&ran.stdout).expect("the program's word");
+    let report = report(folder.path());
+    let number = |name: &str| truth[name].as_u64().expect("a number");
+    assert_eq!(touched_at(&report, line("first")), [("heap".to_owned(), number("first"), 99)]);
+    assert_eq!(touched_at(&report, line("second")), [("heap".to_owned(), number("second"), 200)]);
+    assert_eq!(touched_at(&report, line("statics")), [("statics".to_owned(), number("main"), 64)]);
+    // The kernel's own count, and what it says is in memory.
+    assert_eq!((number("mapped_faults"), number("mapped_resident")), (500, 500));
+    assert_eq!(touched_at(&report, line("mapped")), [("base".to_owned(), number("main"), 500)]);
+    let blocks = touched_at(&report, line("block"));
+    assert_eq!(blocks, [("block".to_owned(), number("main"), number("block_faults"))]);
+    assert_eq!(report["losses"]["ring_full"].as_u64(), Some(0));
+}
+
+#[test]
+fn the_text_says_what_the_evidence_carries() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    if record(folder.path(), &["-q"], &[program.to_str().expect("a path")]).is_none() {
+        return;
+    }
+    let trace = folder.path().join("t.numatrace");
+    let text = run(&["report", trace.to_str().expect("a path"), "--width", "140"]).succeeded().stdout;
+    for needed in ["Touched first", "page faults are the evidence here", "OBJECTS BY PAGES", "touch.c:"] {
+        assert!(text.contains(needed), "no `{needed}` in\n{text}");
+    }
+    assert!(!text.contains("memory accesses ("), "faults are no memory accesses:\n{text}");
+}
+
+#[test]
+fn what_the_kernels_ring_had_no_room_for_is_counted_and_shown() {
+    const PAGES: u64 = 20_000;
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let command = [program.to_str().expect("a path"), "storm", &PAGES.to_string()];
+    let Some(ran) = record(folder.path(), &["--ring-size", "64"], &command) else { return };
+    assert!(ran.stderr.contains("records were lost in full rings"), "{}", ran.stderr);
+    let report = report(folder.path());
+    let lost = report["losses"]["ring_full"].as_u64().expect("a count");
+    let seen: u64 = touched_storm(&report);
+    assert!(lost > PAGES / 2 && lost + seen >= PAGES, "{lost} lost, {seen} seen of {PAGES}");
+    let trace = folder.path().join("t.numatrace");
+    let text = run(&["report", trace.to_str().expect("a path")]).succeeded().stdout;
+    assert!(text.contains(&format!("{lost} records were dropped because a ring stayed full")), "{text}");
+}
+
+fn touched_storm(report: &Value) -> u64 {
+    report["page_faults"]["first_touches"].as_u64().expect("a count")
+}
+
+#[test]
+fn a_static_program_is_recorded_by_the_kernel_alone() {
+    let folder = scratch();
+    let program = program(folder.path(), &["-static"]);
+    let Some(ran) = record(folder.path(), &[], &[program.to_str().expect("a path")]) else { return };
+    assert!(ran.stderr.contains("statically linked") && ran.stderr.contains("heap blocks are not"), "{}", ran.stderr);
+    let report = report(folder.path());
+    let truth: Value = serde_json::from_str(&ran.stdout).expect("the program's word");
+    assert_eq!(
+        touched_at(&report, line("statics")),
+        [("statics".to_owned(), truth["main"].as_u64().expect("tid"), 64)]
+    );
+    let mapped: u64 = touched_at(&report, line("mapped")).iter().map(|(_, _, pages)| pages).sum();
+    assert_eq!(mapped, 500);
+}
+
+#[test]
+fn a_running_program_is_recorded_without_a_restart() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let mut child =
+        Command::new(&program).arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut ready).expect("its word");
+    let trace = folder.path().join("t.numatrace");
+    let pid = child.id().to_string();
+    let mut recorder = numapilot(&["record", "--pid", &pid, "--for", "60s", "-o", trace.to_str().expect("a path")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // It records once its second chunk is there: the first is the session's start, that one holds the process's mappings.
+    let chunks = || fs::read(trace.join("raw/00000.chunks")).unwrap_or_default();
+    let mut waited = 0;
+    while chunks().windows(4).filter(|bytes| bytes == b"NPCK").count() < 2
+        && recorder.try_wait().expect("its state").is_none()
+    {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        waited += 1;
+        assert!(waited < 1500, "the recorder does not begin");
+    }
+    child.stdin.take().expect("its input").write_all(b"go\n").expect("it listens");
+    child.wait().expect("it ends");
+    let output = recorder.wait_with_output().expect("the recorder ends with the program");
+    let ran = Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::new(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    if has_no_events(&ran) {
+        return;
+    }
+    let ran = ran.succeeded();
+    assert!(ran.stderr.contains("attached to 1 processes"), "{}", ran.stderr);
+    let report = report(folder.path());
+    let after: Vec<_> = touched_at(&report, line("after"));
+    assert_eq!(after.iter().map(|(_, tid, pages)| (tid.to_string(), *pages)).collect::<Vec<_>>(), [(pid, 300)]);
+    assert!(report["page_faults"]["found"].as_u64().expect("a count") >= 200);
+}
+
+/// A command of the binary under test as user nobody; `None` where this test may not become that user.
+fn as_nobody(folder: &Path, arguments: &[&str]) -> Option<Command> {
+    // SAFETY: a plain getter.
+    if !Path::new("/usr/bin/setpriv").exists()
+        || fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) != 0)
+    {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    finish(Command::new("chown").arg("65534:65534").arg(folder)).succeeded();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY]).args(arguments);
+    command.env("XDG_CACHE_HOME", folder.join("cache")).env("HOME", folder).current_dir(folder);
+    Some(command)
+}
+
+#[test]
+fn a_user_without_rights_records_its_own_programs_and_no_others() {
+    let folder = tempfile::Builder::new().prefix("cli-nobody-").tempdir().expect("a temporary folder");
+    finish(Command::new("chmod").arg("755").arg(folder.path())).succeeded();
+    let program = program(folder.path(), &[]);
+    let trace = folder.path().join("t.numatrace");
+    let arguments =
+        ["record", "--engine", "fault", "-o", trace.to_str().expect("a path"), "--", program.to_str().expect("a path")];
+    let Some(mut command) = as_nobody(folder.path(), &arguments) else { return };
+    let ran = finish(&mut command);
+    if ran.code == 126 || ran.stderr.contains("Permission denied") && !ran.stderr.contains("event") {
+        return eprintln!("skipped: {} is out of reach for other users", BINARY);
+    }
+    if has_no_events(&ran) {
+        return;
+    }
+    let ran = ran.succeeded();
+    let truth: Value = serde_json::from_str(&ran.stdout).expect("the program's word");
+    let report = report(folder.path());
+    assert_eq!(touched_at(&report, line("mapped")), [("base".to_owned(), truth["main"].as_u64().expect("tid"), 500)]);
+    let Some(mut command) = as_nobody(folder.path(), &["record", "--system", "--for", "1s"]) else { return };
+    let ran = finish(&mut command);
+    if fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .is_ok_and(|level| level.trim().parse::<i32>().is_ok_and(|level| level > 0))
+    {
+        assert!(ran.code != 0 && ran.stderr.contains("CAP_PERFMON"), "{}", ran.stderr);
+    }
+    let Some(mut command) = as_nobody(folder.path(), &["record", "--pid", "1", "--for", "1s"]) else { return };
+    let ran = finish(&mut command);
+    assert!(ran.code != 0 && ran.stderr.contains("may not be looked into"), "{}", ran.stderr);
+}

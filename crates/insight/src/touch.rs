@@ -1,0 +1,310 @@
+//! What page faults tell: who touched each page first, where it lies, and who was seen using it later.
+//!
+//! Figures here count pages of 4 KiB and faults, never memory accesses. A page is one for as long as the object in it lives: the same addresses under a
+//! later object are another page.
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_flows::{AccessRef, LocationId, ObjectKind, PlacementCause, SiteId};
+use numapilot_machine::NodeId;
+use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
+use serde::Serialize;
+
+use crate::context::Analysis;
+
+const PAGE_SHIFT: u64 = 12;
+/// Lines of first touches that a site is shown with.
+const LINES_MAX: usize = 4;
+
+/// Pages by who was seen on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PageUse {
+    /// Touched once, and not seen again.
+    pub once: u64,
+    /// Seen again, by one thread alone.
+    pub one_thread: u64,
+    /// By several threads, all on one node.
+    pub one_node: u64,
+    /// From several nodes.
+    pub several_nodes: u64,
+}
+
+/// Pages that lie on one node and were seen in use from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Away {
+    /// Node on which they lie.
+    pub home: NodeId,
+    /// Node that uses them.
+    pub node: NodeId,
+    /// Pages.
+    pub pages: u64,
+    /// Faults from there on them.
+    pub faults: u64,
+}
+
+/// First touches from one line by one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TouchLine {
+    /// Function; empty where unknown.
+    pub function: String,
+    /// Source file; empty where unknown.
+    pub file: String,
+    /// Line; 0 where unknown.
+    pub line: u32,
+    /// Thread.
+    pub thread: ThreadIndex,
+    /// Node on which it ran.
+    pub node: Option<NodeId>,
+    /// Pages.
+    pub pages: u64,
+}
+
+/// First touches and later use of a site's pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TouchSite {
+    /// Site; `None`: memory of no known object.
+    pub site: Option<SiteId>,
+    /// Its name.
+    pub name: String,
+    /// Its place in the source.
+    pub place: String,
+    /// Pages touched first.
+    pub pages: u64,
+    /// Of these, on each node, in the order of the analysis' nodes.
+    pub on_node: Vec<u64>,
+    /// Faults after the first on a page, from each node, in the same order.
+    pub later_from: Vec<u64>,
+    /// Lines that touched first, most pages first.
+    pub lines: Vec<TouchLine>,
+    /// How its pages are used.
+    pub uses: PageUse,
+}
+
+/// Everything that page faults tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Touches {
+    /// Page faults that were recorded.
+    pub faults: u64,
+    /// Pages touched first.
+    pub first_touches: u64,
+    /// Of these, on each node, in the order of the analysis' nodes.
+    pub on_node: Vec<u64>,
+    /// Of these, pages that lie elsewhere than on the toucher's node (a policy, or a full node).
+    pub placed_elsewhere: u64,
+    /// Pages that were there before the recording.
+    pub found: u64,
+    /// Times that a page was seen on another node than before.
+    pub moved: u64,
+    /// Faults on pages that were there already.
+    pub later: u64,
+    /// How pages are used.
+    pub uses: PageUse,
+    /// Pages used from other nodes than their own, most pages first.
+    pub away: Vec<Away>,
+    /// Sites, most pages first.
+    pub sites: Vec<TouchSite>,
+}
+
+type PageKey = (ProcessIndex, Option<ObjectId>, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    thread: ThreadIndex,
+    many_threads: bool,
+    nodes: u64,
+    faults: u32,
+    site: Option<SiteId>,
+}
+
+#[derive(Default)]
+struct SiteSums {
+    pages: u64,
+    on_node: Vec<u64>,
+    later_from: Vec<u64>,
+    lines: HashMap<(LocationId, ThreadIndex, Option<NodeId>), u64>,
+    uses: PageUse,
+}
+
+impl PageUse {
+    fn add(&mut self, page: &Page) {
+        let count = match (page.faults, page.many_threads, page.nodes.count_ones()) {
+            (1, ..) => &mut self.once,
+            (_, _, nodes) if nodes > 1 => &mut self.several_nodes,
+            (_, false, _) => &mut self.one_thread,
+            _ => &mut self.one_node,
+        };
+        *count += 1;
+    }
+}
+
+fn bump(counts: &mut Vec<u64>, at: usize, by: u64) {
+    if counts.len() <= at {
+        counts.resize(at + 1, 0);
+    }
+    counts[at] += by;
+}
+
+/// Sums while faults are walked.
+struct Walk<'a, 't> {
+    analysis: &'a Analysis<'t>,
+    /// First touches by thread, page and moment: where the page went, how many, why.
+    placed: HashMap<(ThreadIndex, u64, TimeNs), (NodeId, u32, PlacementCause)>,
+    pages: HashMap<PageKey, Page>,
+    sites: HashMap<Option<SiteId>, SiteSums>,
+    away: HashMap<(NodeId, NodeId), (u64, foldhash::HashSet<PageKey>)>,
+    out: Touches,
+}
+
+impl Walk<'_, '_> {
+    fn fault(&mut self, access: &AccessRef) {
+        let trace = self.analysis.trace;
+        self.out.faults += 1;
+        let page = access.address.0 >> PAGE_SHIFT;
+        let process = trace.thread(access.thread).map_or(ProcessIndex(0), |thread| thread.process);
+        let site = access.object.and_then(|object| trace.object(object)).map(|object| object.site);
+        if matches!(trace.kind_of(access.object), ObjectKind::File | ObjectKind::Section) {
+            return;
+        }
+        let key = (process, access.object, page);
+        let bit = access.node.and_then(|node| self.analysis.node_position(node)).map_or(0, |at| 1_u64 << at.min(63));
+        let first = self.placed.get(&(access.thread, page, access.time)).copied();
+        let first = first.filter(|(_, _, cause)| cause.is_first());
+        let new = Page { thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
+        // A block that is given back and touched anew within one object's life is another page as well.
+        let state = match self.pages.entry(key) {
+            std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
+                let old = entry.insert(new);
+                self.out.uses.add(&old);
+                self.sites.entry(old.site).or_default().uses.add(&old);
+                entry.into_mut()
+            }
+            entry => entry.or_insert(new),
+        };
+        state.many_threads |= state.thread != access.thread;
+        state.nodes |= bit;
+        state.faults = state.faults.saturating_add(1);
+        match first {
+            Some((node, pages, cause)) => self.first(access, site, (node, u64::from(pages), cause)),
+            None => self.later(access, site, key),
+        }
+    }
+
+    fn first(&mut self, access: &AccessRef, site: Option<SiteId>, (node, pages, cause): (NodeId, u64, PlacementCause)) {
+        self.out.first_touches += pages;
+        self.out.placed_elsewhere += if cause == PlacementCause::Policy { pages } else { 0 };
+        let location = self.line_of(access.location, access.stack);
+        let sums = self.sites.entry(site).or_default();
+        sums.pages += pages;
+        if let Some(at) = self.analysis.node_position(node) {
+            bump(&mut self.out.on_node, at, pages);
+            bump(&mut sums.on_node, at, pages);
+        }
+        *sums.lines.entry((location, access.thread, access.node)).or_default() += pages;
+    }
+
+    fn later(&mut self, access: &AccessRef, site: Option<SiteId>, key: PageKey) {
+        self.out.later += 1;
+        let sums = self.sites.entry(site).or_default();
+        if let Some(at) = access.node.and_then(|node| self.analysis.node_position(node)) {
+            bump(&mut sums.later_from, at, 1);
+        }
+        if let (Some(home), Some(node)) = (access.home, access.node)
+            && home != node
+        {
+            let (faults, pages) = self.away.entry((home, node)).or_default();
+            *faults += 1;
+            pages.insert(key);
+        }
+    }
+
+    /// The faulting instruction's place, or that of the innermost caller whose source is known: faults in a library are its caller's doing.
+    fn line_of(&self, location: LocationId, stack: StackId) -> LocationId {
+        let trace = self.analysis.trace;
+        let is_known = |id: &LocationId| trace.location(*id).frames.iter().any(|frame| frame.line > 0);
+        if is_known(&location) {
+            return location;
+        }
+        trace.stack(stack).iter().copied().find(is_known).unwrap_or(location)
+    }
+
+    fn finish(mut self) -> Touches {
+        for page in self.pages.values() {
+            self.out.uses.add(page);
+            self.sites.entry(page.site).or_default().uses.add(page);
+        }
+        let nodes = self.analysis.nodes.len();
+        self.out.on_node.resize(nodes, 0);
+        self.out.away = self
+            .away
+            .iter()
+            .map(|(&(home, node), (faults, pages))| Away { home, node, pages: pages.len() as u64, faults: *faults })
+            .collect();
+        self.out.away.sort_by_key(|away| (std::cmp::Reverse(away.pages), away.home, away.node));
+        let sites = std::mem::take(&mut self.sites);
+        self.out.sites = sites.into_iter().map(|(site, sums)| self.site(site, sums, nodes)).collect();
+        self.out.sites.sort_by_key(|row| (std::cmp::Reverse(row.pages), row.site));
+        self.out
+    }
+
+    fn site(&self, site: Option<SiteId>, sums: SiteSums, nodes: usize) -> TouchSite {
+        let trace = self.analysis.trace;
+        let mut lines: Vec<TouchLine> = sums
+            .lines
+            .into_iter()
+            .map(|((location, thread, node), pages)| {
+                let frame = trace.location(location).frames.first().cloned().unwrap_or_default();
+                let (function, file) = (frame.function.to_string(), frame.file.to_string());
+                TouchLine { function, file, line: frame.line, thread, node, pages }
+            })
+            .collect();
+        lines.sort_by(|a, b| b.pages.cmp(&a.pages).then_with(|| (a.thread, a.line).cmp(&(b.thread, b.line))));
+        lines.truncate(LINES_MAX);
+        let fill = |mut counts: Vec<u64>| {
+            counts.resize(nodes, 0);
+            counts
+        };
+        let known = site.and_then(|site| trace.site(site));
+        TouchSite {
+            site,
+            name: known.map_or_else(|| "memory of no known object".to_owned(), |site| site.name.to_string()),
+            place: known.map(numapilot_flows::Site::place).unwrap_or_default(),
+            pages: sums.pages,
+            on_node: fill(sums.on_node),
+            later_from: fill(sums.later_from),
+            lines,
+            uses: sums.uses,
+        }
+    }
+}
+
+impl Analysis<'_> {
+    /// What the trace's page faults tell; `None` where its accesses are something else.
+    #[must_use]
+    pub fn touches(&self) -> Option<Touches> {
+        if !self.trace.holds_faults() {
+            return None;
+        }
+        let mut walk = Walk {
+            analysis: self,
+            placed: HashMap::new(),
+            pages: HashMap::new(),
+            sites: HashMap::new(),
+            away: HashMap::new(),
+            out: Touches::default(),
+        };
+        for placed in self.trace.placements() {
+            match placed.cause {
+                PlacementCause::Found => walk.out.found += u64::from(placed.pages),
+                PlacementCause::Moved => walk.out.moved += u64::from(placed.pages),
+                PlacementCause::FirstTouch | PlacementCause::Policy => {}
+            }
+            let known = (placed.node, placed.pages, placed.cause);
+            // A huge page is placed as a whole by a touch anywhere in it.
+            let first = placed.address.0 >> PAGE_SHIFT;
+            for page in first..first + u64::from(placed.pages.min(512)) {
+                walk.placed.insert((placed.thread, page, placed.time), known);
+            }
+        }
+        self.trace.filtered(&self.filter).for_each(|access| walk.fault(&access));
+        Some(walk.finish())
+    }
+}

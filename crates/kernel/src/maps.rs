@@ -1,0 +1,259 @@
+//! `/proc/PID/maps`, `smaps` and `numa_maps`: what a process has mapped, how much of it is there, and on which nodes. One walk over bytes each, into
+//! buffers of the caller.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use numapilot_machine::NodeId;
+
+use crate::error::KernelError;
+
+/// A mapping, as a line of `maps` says. Borrows the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapLine<'a> {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+    /// `rwxp`, or with `-` and `s`.
+    pub permissions: [u8; 4],
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// Device, major and minor.
+    pub device: (u32, u32),
+    /// Inode; 0 for anonymous memory.
+    pub inode: u64,
+    /// Path, `[heap]`, `[stack]`, ...; empty for anonymous memory. ` (deleted)` is part of it.
+    pub path: &'a [u8],
+}
+
+impl MapLine<'_> {
+    /// Whether it can be executed.
+    #[must_use]
+    pub fn is_executable(&self) -> bool {
+        self.permissions[2] == b'x'
+    }
+
+    /// Whether writes to it are seen by others.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.permissions[3] == b's'
+    }
+
+    /// `PROT_READ | PROT_WRITE | PROT_EXEC`, as far as they are set.
+    #[must_use]
+    pub fn protection(&self) -> u32 {
+        let bits = [(b'r', 1), (b'w', 2), (b'x', 4)];
+        bits.iter().zip(self.permissions).filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
+    }
+}
+
+/// Reads a file of process `pid` into `buffer`, which is emptied before.
+///
+/// # Errors
+/// The process has ended, or may not be looked into.
+pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
+    let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+    buffer.clear();
+    let result = File::open(&path).and_then(|mut file| file.read_to_end(buffer));
+    result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    number(digits, 16)
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+}
+
+/// Mappings of the text of `maps` (or the headers in that of `smaps`). Lines of another form are passed over.
+pub fn maps(text: &[u8]) -> impl Iterator<Item = MapLine<'_>> {
+    lines(text).filter_map(map_line)
+}
+
+fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
+    // Five fields with single blanks, then blanks, then the path, which may hold blanks itself.
+    let mut rest = line;
+    let mut field = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (field, after) = rest.split_at(end);
+        rest = after.strip_prefix(b" ").unwrap_or(after);
+        field
+    };
+    let (range, permissions, offset, device, inode) = (field(), field(), field(), field(), field());
+    let dash = range.iter().position(|&byte| byte == b'-')?;
+    let colon = device.iter().position(|&byte| byte == b':')?;
+    let narrow = |value: u64| u32::try_from(value).ok();
+    Some(MapLine {
+        start: hex(&range[..dash])?,
+        end: hex(&range[dash + 1..])?,
+        permissions: permissions.try_into().ok()?,
+        offset: hex(offset)?,
+        device: (narrow(hex(&device[..colon])?)?, narrow(hex(&device[colon + 1..])?)?),
+        inode: number(inode, 10)?,
+        path: rest.trim_ascii_start(),
+    })
+}
+
+/// What `smaps` says of a mapping's memory, KiB each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapUse {
+    /// First address.
+    pub start: u64,
+    /// In memory.
+    pub resident_kib: u64,
+    /// Of this, in transparent huge pages.
+    pub huge_kib: u64,
+    /// Swapped out.
+    pub swapped_kib: u64,
+    /// Bytes of the kernel's pages for it (`KernelPageSize`).
+    pub page_kib: u64,
+}
+
+/// Mappings of the text of `smaps` with their use.
+pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
+    let mut rest = lines(text).peekable();
+    std::iter::from_fn(move || {
+        let line = rest.by_ref().find_map(map_line)?;
+        let mut found = MapUse { start: line.start, ..MapUse::default() };
+        while let Some(next) = rest.next_if(|next| map_line(next).is_none()) {
+            let Some(colon) = next.iter().position(|&byte| byte == b':') else { continue };
+            let value = next[colon + 1..].trim_ascii().strip_suffix(b" kB").and_then(|digits| number(digits, 10));
+            match (&next[..colon], value) {
+                (b"Rss", Some(value)) => found.resident_kib = value,
+                (b"AnonHugePages", Some(value)) => found.huge_kib = value,
+                (b"Swap", Some(value)) => found.swapped_kib = value,
+                (b"KernelPageSize", Some(value)) => found.page_kib = value,
+                _ => {}
+            }
+        }
+        Some((line, found))
+    })
+}
+
+/// A mapping of `numa_maps`: pages by node. Borrows the text; pages go to a buffer of the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NumaLine<'a> {
+    /// First address.
+    pub start: u64,
+    /// Policy, as the kernel writes it: `default`, `bind:0-1`, `interleave:0,2`, ...
+    pub policy: &'a [u8],
+    /// File behind it, with the kernel's escapes; empty: none.
+    pub file: &'a [u8],
+    /// Anonymous pages, of `page_kib` each.
+    pub anonymous_pages: u64,
+    /// KiB of a page (`kernelpagesize_kB`).
+    pub page_kib: u64,
+    /// It is of the hugetlb file system.
+    pub is_huge: bool,
+}
+
+/// Calls `visit` for each mapping in the text of `numa_maps`, with its pages by node, ascending. Huge pages of transparent kind are counted as the
+/// small pages that they are made of.
+pub fn numa_maps<'a>(text: &'a [u8], mut visit: impl FnMut(NumaLine<'a>, &[(NodeId, u64)])) {
+    let mut pages = Vec::new();
+    for line in lines(text) {
+        let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let (Some(start), Some(policy)) = (words.next().and_then(hex), words.next()) else { continue };
+        let mut found = NumaLine { start, policy, ..NumaLine::default() };
+        pages.clear();
+        for word in words {
+            let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
+                found.is_huge |= word == b"huge";
+                continue;
+            };
+            let (name, value) = (&word[..equals], &word[equals + 1..]);
+            match (name, number(value, 10)) {
+                (b"file", _) => found.file = value,
+                (b"anon", Some(count)) => found.anonymous_pages = count,
+                (b"kernelpagesize_kB", Some(size)) => found.page_kib = size,
+                ([b'N', node @ ..], Some(count)) => {
+                    if let Some(node) = number(node, 10).and_then(|node| u16::try_from(node).ok()) {
+                        pages.push((NodeId(node), count));
+                    }
+                }
+                _ => {}
+            }
+        }
+        pages.sort_unstable();
+        visit(found, &pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines as kernels write them, and any bytes.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMAPS: &[u8] = b"\
+55d0c0a00000-55d0c0a21000 rw-p 00000000 00:00 0                          [heap]
+Size:                132 kB
+KernelPageSize:        4 kB
+Rss:                  24 kB
+AnonHugePages:         0 kB
+Swap:                  8 kB
+VmFlags: rd wr mr mw me ac sd
+7f1c00000000-7f1c00400000 rw-s 00001000 fd:01 42 /tmp/a file with blanks (deleted)
+Rss:                4096 kB
+AnonHugePages:      2048 kB
+";
+
+    #[test]
+    fn maps_and_smaps_are_read() {
+        let found: Vec<_> = uses(SMAPS).collect();
+        assert_eq!(found.len(), 2);
+        let (heap, heap_use) = found[0];
+        assert_eq!((heap.start, heap.end, heap.path), (0x55d0_c0a0_0000, 0x55d0_c0a2_1000, &b"[heap]"[..]));
+        assert_eq!((heap.protection(), heap.is_executable(), heap.is_shared()), (3, false, false));
+        let want = MapUse { start: heap.start, resident_kib: 24, huge_kib: 0, swapped_kib: 8, page_kib: 4 };
+        assert_eq!(heap_use, want);
+        let (file, file_use) = found[1];
+        assert_eq!(file.path, b"/tmp/a file with blanks (deleted)");
+        assert_eq!((file.offset, file.device, file.inode, file.is_shared()), (4096, (0xfd, 1), 42, true));
+        assert_eq!((file_use.resident_kib, file_use.huge_kib), (4096, 2048));
+        assert_eq!(maps(SMAPS).count(), 2);
+    }
+
+    #[test]
+    fn numa_maps_are_read() {
+        let text = b"7f20 interleave:0-1 anon=5 dirty=5 N1=3 N0=2 kernelpagesize_kB=4\n\
+            7f40 default file=/usr/lib/libc.so.6 mapped=12 N0=12 kernelpagesize_kB=4\n\
+            7f60 bind:1 file=/anon_hugepage\\040(deleted) huge anon=1 dirty=1 N1=1 kernelpagesize_kB=2048\nnonsense\n";
+        let mut found = Vec::new();
+        numa_maps(text, |line, pages| found.push((line, pages.to_vec())));
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].1, [(NodeId(0), 2), (NodeId(1), 3)]);
+        assert_eq!((found[0].0.policy, found[0].0.anonymous_pages), (&b"interleave:0-1"[..], 5));
+        assert_eq!((found[1].0.file, found[1].0.anonymous_pages), (&b"/usr/lib/libc.so.6"[..], 0));
+        assert!(found[2].0.is_huge && found[2].0.page_kib == 2048);
+    }
+
+    #[test]
+    fn this_process_has_a_stack_and_code() {
+        let mut buffer = Vec::new();
+        read(std::process::id(), "maps", &mut buffer).unwrap();
+        assert!(maps(&buffer).any(|line| line.path == b"[stack]"));
+        let code = this_process_has_a_stack_and_code as *const () as u64;
+        let line = maps(&buffer).find(|line| (line.start..line.end).contains(&code)).unwrap();
+        assert!(line.is_executable() && line.inode != 0);
+        assert!(matches!(read(u32::MAX, "maps", &mut buffer), Err(KernelError::Gone { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_passed_over(text in prop::collection::vec(any::<u8>(), 0..400)) {
+            maps(&text).for_each(drop);
+            uses(&text).for_each(drop);
+            numa_maps(&text, |_, _| {});
+        }
+    }
+}

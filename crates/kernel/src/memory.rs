@@ -1,0 +1,241 @@
+//! Where pages lie, asked of the kernel: `move_pages` and `get_mempolicy`. Moving them is the same call with destinations, and the same answer per
+//! page ([`PageState`]).
+
+use std::io;
+
+use numapilot_machine::NodeId;
+
+use crate::error::KernelError;
+
+/// Pages per system call: the kernel works through them in pieces of some dozens anyway, and a signal need not wait for long.
+const BATCH: usize = 16 << 10;
+
+/// What the kernel says of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageState {
+    /// In memory of this node.
+    On(NodeId),
+    /// Nothing there: never touched, given back, or swapped out (-ENOENT).
+    Absent,
+    /// No such mapping, or the kernel's shared page of zeroes, which is nobody's (-EFAULT).
+    Unmapped,
+    /// It stays where it is: shared by processes, and the caller may not move such pages (-EACCES).
+    Shared,
+    /// It stays where it is for now: in use by a device or the kernel (-EBUSY).
+    Busy,
+    /// Another answer, as a negated errno.
+    Other(i32),
+}
+
+impl PageState {
+    fn of_status(status: i32) -> PageState {
+        match (u16::try_from(status), -status) {
+            (Ok(node), _) => PageState::On(NodeId(node)),
+            (_, libc::ENOENT) => PageState::Absent,
+            (_, libc::EFAULT) => PageState::Unmapped,
+            (_, libc::EACCES) => PageState::Shared,
+            (_, libc::EBUSY) => PageState::Busy,
+            _ => PageState::Other(status),
+        }
+    }
+
+    /// The node, if the page is in memory.
+    #[must_use]
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            PageState::On(node) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+/// Asks for (and one day orders) the places of pages; holds the buffers that the calls need.
+#[derive(Debug, Default)]
+pub struct PageQuery {
+    pages: Vec<*const libc::c_void>,
+    status: Vec<libc::c_int>,
+}
+
+// SAFETY: the pointers are addresses in other processes and are never followed here.
+unsafe impl Send for PageQuery {}
+
+impl PageQuery {
+    /// Buffers, empty.
+    #[must_use]
+    pub fn new() -> PageQuery {
+        PageQuery::default()
+    }
+
+    /// Appends to `out` the state of the page at each of `addresses` in process `pid` (0: this one), in their order. Nothing moves.
+    ///
+    /// # Errors
+    /// The process has ended, may not be looked into, or the kernel has no NUMA support. `out` is then as it was.
+    pub fn states(&mut self, pid: u32, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
+        let before = out.len();
+        for part in addresses.chunks(BATCH) {
+            if let Err(error) = self.part(pid, part, out) {
+                out.truncate(before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, pid: u32, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
+        let number = libc::pid_t::try_from(pid).map_err(|_| KernelError::Gone { pid })?;
+        self.pages.clear();
+        self.pages.extend(addresses.iter().map(|&address| address as *const libc::c_void));
+        self.status.clear();
+        self.status.resize(addresses.len(), -libc::ENOENT);
+        // SAFETY: both arrays have as many elements as the count says and live through the call; without destinations nothing moves.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                number,
+                self.pages.len() as libc::c_ulong,
+                self.pages.as_ptr(),
+                std::ptr::null::<libc::c_int>(),
+                self.status.as_mut_ptr(),
+                0,
+            )
+        };
+        if result < 0 {
+            return Err(KernelError::of_call("move_pages", pid, io::Error::last_os_error()));
+        }
+        out.extend(self.status.iter().map(|&status| PageState::of_status(status)));
+        Ok(())
+    }
+}
+
+/// A memory policy's way (`linux/mempolicy.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyMode {
+    /// On the node of the CPU that touches first.
+    Default,
+    /// On one node while it has room.
+    Preferred,
+    /// On these nodes only.
+    Bind,
+    /// Round robin.
+    Interleave,
+    /// As the default, said expressly.
+    Local,
+    /// On these nodes while they have room (Linux 5.15).
+    PreferredMany,
+    /// Round robin by weights (Linux 6.9).
+    WeightedInterleave,
+    /// One that is not known here.
+    Other(i32),
+}
+
+/// A memory policy of this thread, or of a mapping of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Way.
+    pub mode: PolicyMode,
+    /// Nodes that it names.
+    pub nodes: Vec<NodeId>,
+}
+
+/// Words of a node mask: the kernel's largest (CONFIG_NODES_SHIFT 10).
+const MASK_WORDS: usize = 1024 / 64;
+
+/// The policy of this thread (`None`), or that of the memory at an address of this process.
+///
+/// # Errors
+/// There is no memory at that address, or the kernel has no NUMA support.
+pub fn policy(address: Option<u64>) -> Result<Policy, KernelError> {
+    const MPOL_F_ADDR: libc::c_ulong = 2;
+    const MODE_FLAGS: i32 = 0xe000;
+    let mut mode: libc::c_int = 0;
+    let mut mask = [0_u64; MASK_WORDS];
+    let flags = if address.is_some() { MPOL_F_ADDR } else { 0 };
+    // SAFETY: the mask has as many bits as the call is told; the address is only looked up.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut mode,
+            mask.as_mut_ptr(),
+            (MASK_WORDS * 64) as libc::c_ulong,
+            address.unwrap_or(0),
+            flags,
+        )
+    };
+    if result < 0 {
+        return Err(KernelError::of_call("get_mempolicy", std::process::id(), io::Error::last_os_error()));
+    }
+    let mode = match mode & !MODE_FLAGS {
+        0 => PolicyMode::Default,
+        1 => PolicyMode::Preferred,
+        2 => PolicyMode::Bind,
+        3 => PolicyMode::Interleave,
+        4 => PolicyMode::Local,
+        5 => PolicyMode::PreferredMany,
+        6 => PolicyMode::WeightedInterleave,
+        other => PolicyMode::Other(other),
+    };
+    let is_set = |node: &u16| mask[usize::from(*node) / 64] >> (*node % 64) & 1 != 0;
+    Ok(Policy { mode, nodes: (0..(MASK_WORDS * 64) as u16).filter(is_set).map(NodeId).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Pages of this process, and answers that the kernel gives.
+
+    use super::*;
+
+    #[test]
+    fn touched_pages_are_on_a_node_and_others_are_not() {
+        const PAGES: usize = 40_000;
+        let bytes = PAGES * 4096;
+        // SAFETY: a fresh private mapping; every second page of it is written, and it is unmapped at the end.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        // SAFETY: as above.
+        unsafe {
+            libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE);
+            for page in (0..PAGES).step_by(2) {
+                base.cast::<u8>().add(page * 4096).write_volatile(1);
+            }
+        }
+        let addresses: Vec<u64> = (0..PAGES as u64).map(|page| base as u64 + page * 4096).collect();
+        let mut states = Vec::new();
+        let answer = PageQuery::new().states(0, &addresses, &mut states);
+        // SAFETY: as above.
+        unsafe { libc::munmap(base, bytes) };
+        if let Err(KernelError::Unavailable { .. }) = answer {
+            return eprintln!("skipped: no move_pages here");
+        }
+        answer.unwrap();
+        assert_eq!(states.len(), PAGES);
+        for (page, state) in states.iter().enumerate() {
+            assert_eq!(state.node().is_some(), page % 2 == 0, "page {page}: {state:?}");
+        }
+    }
+
+    #[test]
+    fn answers_have_names_and_the_dead_are_gone() {
+        assert_eq!(PageState::of_status(3), PageState::On(NodeId(3)));
+        assert_eq!(PageState::of_status(-libc::ENOENT), PageState::Absent);
+        assert_eq!(PageState::of_status(-libc::EBUSY), PageState::Busy);
+        assert_eq!(PageState::of_status(-libc::EIO), PageState::Other(-libc::EIO));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let mut out = vec![PageState::Absent];
+        let answer = PageQuery::new().states(child.id(), &[4096], &mut out);
+        assert!(matches!(answer, Err(KernelError::Gone { .. } | KernelError::Unavailable { .. })), "{answer:?}");
+        assert_eq!(out.len(), 1);
+    }
+
+    #[test]
+    fn this_thread_has_a_policy() {
+        match policy(None) {
+            Ok(policy) => assert!(!matches!(policy.mode, PolicyMode::Other(_)), "{policy:?}"),
+            Err(error) => eprintln!("skipped: {error}"),
+        }
+        assert!(policy(Some(0)).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! What page faults tell: first touches by node, pages used from elsewhere, and the lines that touched first.
+
+use numapilot_flows::Trace;
+use numapilot_insight::TouchSite;
+use numapilot_insight::Touches;
+use numapilot_machine::NodeId;
+
+use super::style::Look;
+use super::table::Align;
+use super::table::Table;
+use crate::units;
+
+/// KiB of a page.
+const PAGE_KIB: u64 = 4;
+
+fn pages(count: u64) -> String {
+    let what = if count == 1 { "page" } else { "pages" };
+    format!("{} {what} ({})", units::count(count as f64), units::bytes(count * PAGE_KIB * 1024))
+}
+
+/// First touches, later use, and how pages are shared: what the recording holds in place of memory accesses.
+#[must_use]
+pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
+    let mut out = String::new();
+    let mut line = |title: &str, text: String| out.push_str(&format!("  {title:<22}{text}\n"));
+    line(
+        "Page faults",
+        format!(
+            "{}, of them {} on pages that were there already",
+            units::count(touches.faults as f64),
+            units::count(touches.later as f64)
+        ),
+    );
+    let by_node = nodes.iter().zip(&touches.on_node).filter(|(_, count)| **count > 0);
+    let by_node: Vec<String> = by_node.map(|(node, count)| format!("node {node}: {}", pages(*count))).collect();
+    line("Touched first", if by_node.is_empty() { "no page".to_owned() } else { by_node.join(", ") });
+    if touches.placed_elsewhere > 0 {
+        line(
+            "Placed elsewhere",
+            format!("{} not on the toucher's node: by a policy, or for want of room", pages(touches.placed_elsewhere)),
+        );
+    }
+    if touches.found > 0 {
+        line("There before", pages(touches.found));
+    }
+    if touches.moved > 0 {
+        line("Moved", format!("{} were later seen on another node", pages(touches.moved)));
+    }
+    for away in &touches.away {
+        let text =
+            format!("used from node {}: {}, {} faults", away.node, pages(away.pages), units::count(away.faults as f64));
+        line(&format!("On node {}", away.home), text);
+    }
+    let uses = &touches.uses;
+    let kinds = [
+        (uses.once, "seen once only"),
+        (uses.one_thread, "by one thread"),
+        (uses.one_node, "by threads of one node"),
+        (uses.several_nodes, "from several nodes"),
+    ];
+    let kinds = kinds.iter().filter(|(count, _)| *count > 0);
+    let kinds: Vec<String> = kinds.map(|(count, what)| format!("{} {what}", units::count(*count as f64))).collect();
+    line("Pages by use", if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") });
+    out
+}
+
+/// Objects by pages, with the lines and threads that touched them first.
+#[must_use]
+pub fn touched_objects(rows: &[TouchSite], trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
+    let mut table = Table::new().column("PAGES", Align::Right);
+    for node in nodes {
+        table = table.column(&format!("ON {node}"), Align::Right);
+    }
+    table = table
+        .column("LATER FROM", Align::Left)
+        .column("SHARED", Align::Right)
+        .flexible("OBJECT", 12)
+        .flexible("TOUCHED FIRST BY", 24);
+    for row in rows.iter().take(top) {
+        let object = if row.place.is_empty() { row.name.clone() } else { format!("{} ({})", row.name, row.place) };
+        let later = nodes.iter().zip(&row.later_from).filter(|(_, count)| **count > 0);
+        let later: Vec<String> = later.map(|(node, count)| format!("{node}:{}", units::count(*count as f64))).collect();
+        let mut cells = vec![units::count(row.pages as f64)];
+        cells.extend(
+            row.on_node.iter().map(|count| if *count == 0 { "-".to_owned() } else { units::count(*count as f64) }),
+        );
+        cells.push(if later.is_empty() { "-".to_owned() } else { later.join(" ") });
+        cells.push(units::count((row.uses.one_node + row.uses.several_nodes) as f64));
+        cells.push(object);
+        let lines: Vec<String> = row.lines.iter().map(|line| touch_line(line, trace)).collect();
+        cells.push(lines.join("; "));
+        table.row(cells);
+    }
+    if table.is_empty() { "  no page was touched\n".to_owned() } else { table.render(look, 2) }
+}
+
+fn touch_line(line: &numapilot_insight::TouchLine, trace: &Trace) -> String {
+    let file = line.file.rsplit('/').next().unwrap_or("");
+    let place = match (file.is_empty(), line.function.is_empty()) {
+        (false, _) => format!("{file}:{}", line.line),
+        (true, false) => line.function.clone(),
+        (true, true) => "unknown code".to_owned(),
+    };
+    let thread = trace.thread(line.thread);
+    let name = thread.map_or("", |thread| &*thread.name);
+    format!(
+        "{place} thread {}{} {}",
+        line.thread.0,
+        if name.is_empty() { String::new() } else { format!(" {name}") },
+        units::count(line.pages as f64)
+    )
+}

@@ -1,0 +1,290 @@
+//! Recording what runs already: processes by number, or everything. Nothing is loaded into them and nothing is restarted, so their lifecycles are
+//! what /proc says at the start and the kernel's side band from then on: mappings, threads and processes, but no heap blocks.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use numapilot_kernel::task::Process;
+use numapilot_trace::chunk::ChunkWriter;
+use numapilot_trace::chunk::SessionEnd;
+use numapilot_trace::chunk::SessionStart;
+use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::wire::Clock;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use super::drain::LiveOutcome;
+use super::open::Scope;
+use super::session::Live;
+use crate::clock::HostInstant;
+use crate::engine::Engine;
+use crate::engine::EngineChoice;
+use crate::error::SourceError;
+use crate::host::Host;
+use crate::launch::Exit;
+use crate::options::Progress;
+use crate::options::ProgressState;
+use crate::options::RecordOptions;
+use crate::output;
+use crate::record::Losses;
+use crate::record::Recording;
+use crate::record::StopReason;
+use crate::sampled::SharedWriter;
+use crate::signals::Guard;
+
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(100);
+const CALIBRATION: Duration = Duration::from_millis(10);
+
+/// What runs already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// These processes, and what they start.
+    Processes(Vec<u32>),
+    /// Everything on this machine.
+    System,
+}
+
+/// Records what runs already, until it has ended, a limit is reached, or a signal comes (Ctrl-C): it runs on unharmed. Of the options those about a
+/// started program or a simulated machine do not matter.
+///
+/// # Errors
+/// The kernel refuses the events, or there is no such process; or the trace cannot be written.
+pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Recording, SourceError> {
+    check(&options)?;
+    let mut listener = options.progress.take();
+    let scope = match &who {
+        Running::Processes(pids) => Scope::Processes(pids.clone()),
+        Running::System => Scope::System,
+    };
+    let start = HostInstant::now();
+    let start_time = SystemTime::now();
+    let held = hold(&who)?;
+    let guard = Guard::install()?;
+    let live = Live::faults(&scope, options.ring_bytes, options.max_stack_depth)?;
+    let order_khz = start.calibrate(CALIBRATION);
+    output::prepare(&options.output, options.existing)?;
+    let session = session(&who, &options, start, start_time, order_khz);
+    let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())
+        .inspect_err(|_| output::discard(&options.output))?;
+    let writer = SharedWriter::new(writer);
+    let clock = Clock { khz: order_khz, origin_cycles: start.order };
+    let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
+        return Err(SourceError::Busy);
+    };
+    let known = reader.introduce(&who, start.order)?;
+    reader.enable();
+    let began = Instant::now();
+    let watch = Watch { live: &live, guard: &guard, held: &held, began };
+    let (outcome, stopped) = std::thread::scope(|scope| {
+        let handle = live.start(scope, reader).map_err(|source| SourceError::System {
+            what: "cannot start the reading thread",
+            source,
+            remedy: "raise `ulimit -u`",
+        })?;
+        let stopped = watch.until_end(&options, &mut listener, known);
+        let outcome = live.finish(handle).map_err(|()| SourceError::System {
+            what: "the reading thread failed",
+            source: std::io::Error::other("it panicked"),
+            remedy: "what was written before is whole; please report this",
+        })?;
+        Ok::<_, SourceError>((outcome, stopped))
+    })?;
+    let mut recording = result(&options, began.elapsed(), stopped, known);
+    live.conclude(&outcome, &mut recording);
+    finish(writer, &outcome, &mut recording, &start);
+    Ok(recording)
+}
+
+fn check(options: &RecordOptions<'_>) -> Result<(), SourceError> {
+    if !matches!(options.engine, EngineChoice::Auto | EngineChoice::Only(Engine::Fault)) {
+        return Err(SourceError::Option {
+            option: "--engine",
+            reason: "programs that run already can be recorded by the kernel alone".to_owned(),
+            remedy: "leave it out, or use `--engine fault`".to_owned(),
+        });
+    }
+    options.check_bounds()
+}
+
+/// Takes hold of the processes, so that a number that comes back is not taken for one of them.
+fn hold(who: &Running) -> Result<Vec<Process>, SourceError> {
+    let Running::Processes(pids) = who else { return Ok(Vec::new()) };
+    pids.iter()
+        .map(|&pid| {
+            Process::open(pid).map_err(|error| SourceError::Option {
+                option: "--pid",
+                reason: error.to_string(),
+                remedy: "look it up with `pgrep` or `ps`".to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    if let Value::Object(map) = value { map } else { Map::new() }
+}
+
+fn session(
+    who: &Running,
+    options: &RecordOptions<'_>,
+    start: HostInstant,
+    start_time: SystemTime,
+    order_khz: u32,
+) -> SessionStart {
+    let command = match who {
+        Running::Processes(pids) => pids.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + "),
+        Running::System => "everything on this machine".to_owned(),
+    };
+    SessionStart {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        engine: Engine::Fault.name().to_owned(),
+        command: vec![command],
+        start_unix_ns: start_time
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+        start_monotonic_ns: start.monotonic_ns,
+        start_order: start.order,
+        order_khz,
+        clock_khz: order_khz,
+        clock_origin_cycles: start.order,
+        simulated: false,
+        machine: serde_json::to_value(options.machine).unwrap_or(Value::Null),
+        config: object(json!({
+            "sample_period": 1, "ring_bytes": options.ring_bytes, "max_stack_depth": options.max_stack_depth,
+            "attached": match who { Running::Processes(pids) => json!(pids), Running::System => json!("system") },
+        })),
+        host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),
+        ..SessionStart::default()
+    }
+}
+
+fn command_of(pid: u32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+    let text = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ");
+    if text.is_empty() { format!("process {pid}") } else { text }
+}
+
+/// What is known of processes before their first event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Processes.
+    pub processes: u64,
+    /// Their threads.
+    pub threads: u64,
+    /// Pages that were in memory.
+    pub pages: u64,
+    /// Processes that could not be looked into.
+    pub closed: u64,
+}
+
+struct Watch<'a> {
+    live: &'a Live,
+    guard: &'a Guard,
+    held: &'a [Process],
+    began: Instant,
+}
+
+impl Watch<'_> {
+    /// Waits until it is time to stop, and says why, if it was not the processes' end.
+    fn until_end(
+        &self,
+        options: &RecordOptions<'_>,
+        listener: &mut Option<&mut dyn Progress>,
+        known: Known,
+    ) -> Option<StopReason> {
+        let stopped = loop {
+            if let Some(listener) = listener {
+                listener.update(&self.progress(known));
+            }
+            if !self.guard.arrived().is_empty() {
+                break Some(StopReason::Interrupted);
+            }
+            if options.limits.duration.is_some_and(|limit| self.began.elapsed() >= limit) {
+                break Some(StopReason::TimeLimit);
+            }
+            if options.limits.bytes.is_some_and(|limit| self.live.totals.disk_bytes.load(Ordering::Relaxed) >= limit) {
+                break Some(StopReason::BytesLimit);
+            }
+            if !self.held.is_empty() && !self.held.iter().any(Process::is_running) {
+                break None;
+            }
+            let left = options.limits.duration.map_or(TICK, |limit| limit.saturating_sub(self.began.elapsed()));
+            self.guard.wait(TICK.min(left));
+        };
+        self.live.stop();
+        stopped
+    }
+
+    fn progress(&self, known: Known) -> ProgressState {
+        let (records, samples, lost) = self.live.totals.read();
+        ProgressState {
+            records,
+            samples,
+            lost,
+            live_threads: u32::try_from(known.threads).unwrap_or(u32::MAX),
+            program_time: self.began.elapsed(),
+            wall_time: self.began.elapsed(),
+            ..ProgressState::default()
+        }
+    }
+}
+
+fn result(options: &RecordOptions<'_>, wall_time: Duration, stopped: Option<StopReason>, known: Known) -> Recording {
+    let mut notes = vec![format!(
+        "attached to {} processes with {} threads that were running already: their mappings are known, but no heap blocks, and {} pages were in \
+         memory before, so nobody knows who touched those first",
+        known.processes, known.threads, known.pages
+    )];
+    if known.closed > 0 {
+        notes.push(format!(
+            "{} processes could not be looked into, so their memory has no names; CAP_SYS_PTRACE allows it",
+            known.closed
+        ));
+    }
+    // That it was told to stop is no loss here.
+    let stopped = stopped.filter(|reason| *reason == StopReason::BytesLimit);
+    Recording {
+        dir: options.output.clone(),
+        exit: Exit::Code(0),
+        engine: Engine::Fault,
+        refusals: Vec::new(),
+        losses: Losses::default(),
+        bytes: 0,
+        disk_bytes: 0,
+        records: 0,
+        samples: 0,
+        threads: known.threads,
+        program_time: wall_time,
+        wall_time,
+        stopped,
+        notes,
+        events: None,
+    }
+}
+
+fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording, start: &HostInstant) {
+    let end = HostInstant::now();
+    let session = SessionEnd {
+        end_monotonic_ns: end.monotonic_ns,
+        end_order: end.order,
+        lost_full: recording.losses.ring_full,
+        stopped_early: recording.stopped.as_ref().map(|_| "limit on bytes".to_owned()),
+        more: object(json!({
+            "order_khz": end.khz_since(start), "records": recording.records, "samples": recording.samples,
+            "wall_ns": u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX),
+            "notes": recording.notes, "events": recording.events,
+        })),
+        ..SessionEnd::default()
+    };
+    let failure =
+        outcome.failure.clone().or_else(|| writer.into_inner()?.finish(&session, false).err().map(|e| e.to_string()));
+    if let Some(failure) = failure {
+        recording.stopped = Some(StopReason::WriteFailed(failure));
+    }
+}

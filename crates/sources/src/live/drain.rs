@@ -1,0 +1,330 @@
+//! Emptying the kernel's rings: records in order of time, with their stamps on the tracker's scale, become records of the trace.
+//!
+//! One thread reads all rings in turn. What came in during one look goes on after the next (as perf itself does it): by then no ring holds anything
+//! older. Memory is bounded: with too much waiting the rings are left alone, and then the kernel counts what it could not write, which is shown.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_perf::MemoryAccess;
+use numapilot_perf::Record;
+use numapilot_perf::SideBand;
+use numapilot_perf::TaskChange;
+use numapilot_perf::abi::kind;
+
+use super::homes::Asked;
+use super::homes::Homes;
+use super::news::News;
+use super::open::EventSet;
+use super::ring::Records;
+use super::time::ClockPair;
+use super::time::TimeLine;
+use super::wake::Wake;
+use crate::error::SourceError;
+use crate::sampled::Announcement;
+use crate::sampled::Counts;
+use crate::sampled::Entry;
+use crate::sampled::Queue;
+use crate::sampled::Samples;
+
+/// Between two looks, unless a ring fills faster.
+const LOOK: Duration = Duration::from_millis(20);
+/// Least time between two looks: a writer that was interrupted in the middle of a record finishes it in this time.
+const LOOK_LEAST: Duration = Duration::from_millis(2);
+/// How often everything goes to the chunk files. A recorder that is killed loses no more than that.
+const FLUSH: Duration = Duration::from_millis(200);
+/// Records that wait take no more than this.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// A thread that the tracker has not announced by then is none of its own.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Samples older than this part of it are not asked for their pages' homes any more.
+const PATIENCE_PER_ANSWER: u64 = 4;
+
+/// Running totals, read by other threads meanwhile.
+#[derive(Debug, Default)]
+pub struct LiveTotals {
+    /// Records written.
+    pub records: AtomicU64,
+    /// Of these, accesses.
+    pub samples: AtomicU64,
+    /// Records that the kernel could not write.
+    pub lost: AtomicU64,
+    /// Bytes of the trace's files.
+    pub disk_bytes: AtomicU64,
+}
+
+impl LiveTotals {
+    /// Records, samples and lost records so far.
+    pub fn read(&self) -> (u64, u64, u64) {
+        let [records, samples, lost] =
+            [&self.records, &self.samples, &self.lost].map(|total| total.load(Ordering::Relaxed));
+        (records, samples, lost)
+    }
+}
+
+/// What a recording of events came to.
+#[derive(Clone, Debug, Default)]
+pub struct LiveOutcome {
+    /// What became of the samples.
+    pub counts: Counts,
+    /// What became of questions where pages are.
+    pub asked: Asked,
+    /// Bytes of rings that were no records.
+    pub corrupt_bytes: u64,
+    /// Ticks by which order stamps may be late.
+    pub stamp_error_ticks: u64,
+    /// Why the trace could not be written any further.
+    pub failure: Option<String>,
+}
+
+/// Reads the rings of a recording.
+pub struct Reader<'a> {
+    events: EventSet,
+    wake: &'a Wake,
+    totals: &'a LiveTotals,
+    news: Option<Arc<News>>,
+    samples: Samples,
+    queue: Queue,
+    line: TimeLine,
+    homes: Option<Homes>,
+    buffer: Vec<u8>,
+    announced: Vec<Announcement>,
+    /// Order stamp up to which records were handed on.
+    handled: u64,
+    patience_ticks: u64,
+    outcome: LiveOutcome,
+}
+
+/// What a reader needs.
+pub struct Reading<'a> {
+    /// The events, which are read here from now on.
+    pub events: EventSet,
+    /// What to sleep on: made of the same events.
+    pub wake: &'a Wake,
+    /// Told how it goes.
+    pub totals: &'a LiveTotals,
+    /// The tracker's news, where it is in the program.
+    pub news: Option<Arc<News>>,
+    /// Where samples go.
+    pub samples: Samples,
+    /// A pair of clocks from before the first event.
+    pub first: ClockPair,
+    /// Rate of order stamps.
+    pub order_khz: u32,
+    /// The machine has more than one node, so that the kernel must be asked where pages are.
+    pub asks_homes: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of these events.
+    pub fn new(reading: Reading<'a>) -> Reader<'a> {
+        let Reading { events, wake, totals, news, samples, first, order_khz, asks_homes } = reading;
+        let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        Reader {
+            events,
+            wake,
+            totals,
+            news,
+            samples,
+            queue: Queue::default(),
+            line: TimeLine::new(first, ClockPair::now()),
+            homes: asks_homes.then(Homes::default),
+            buffer: Vec::new(),
+            announced: Vec::new(),
+            handled: 0,
+            patience_ticks: patience_ms * u64::from(order_khz),
+            outcome: LiveOutcome::default(),
+        }
+    }
+
+    /// Where records go, for what is known from elsewhere.
+    pub fn samples(&mut self) -> &mut Samples {
+        &mut self.samples
+    }
+
+    /// Turns the events on, where nothing else does.
+    pub fn enable(&self) {
+        self.events.enable();
+    }
+
+    /// Reads until `done`, then takes what is left; events go off once `stopped` is set. A failure to write is in the outcome.
+    pub fn run(mut self, done: &AtomicBool, stopped: &AtomicBool) -> LiveOutcome {
+        let mut flushed = Instant::now();
+        let mut is_off = false;
+        loop {
+            if !is_off && stopped.load(Ordering::Acquire) {
+                is_off = true;
+                self.events.disable();
+            }
+            let is_end = done.load(Ordering::Acquire);
+            let began = Instant::now();
+            let result = self.look(is_end).and_then(|()| {
+                if flushed.elapsed() >= FLUSH || is_end {
+                    flushed = Instant::now();
+                    return self.samples.out().flush();
+                }
+                Ok(())
+            });
+            if let Err(error) = result {
+                self.outcome.failure = Some(error.to_string());
+                self.events.disable();
+                break;
+            }
+            if is_end {
+                break;
+            }
+            let fullest = self.fullest();
+            if fullest < 0.25 {
+                self.wake.sleep(LOOK);
+            }
+            std::thread::sleep(LOOK_LEAST.saturating_sub(began.elapsed()));
+        }
+        self.outcome.counts = Counts { undecodable: self.outcome.counts.undecodable, ..self.samples.counts() };
+        self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
+        self.outcome.stamp_error_ticks = self.line.error_ticks();
+        self.outcome
+    }
+
+    /// How full the fullest ring is, 0 to 1.
+    fn fullest(&self) -> f64 {
+        let share = |ring: &super::open::CpuRing| ring.ring.waiting_bytes() as f64 / ring.ring.data_bytes() as f64;
+        self.events.rings.iter().map(share).fold(0.0, f64::max)
+    }
+
+    /// One look at every ring.
+    pub fn look(&mut self, is_end: bool) -> Result<(), SourceError> {
+        if self.queue.waiting_bytes() < QUEUE_BYTES_MAX {
+            self.take();
+        }
+        self.hand_on(is_end)?;
+        self.listen(is_end)?;
+        let (records, samples) = self.samples.out().written();
+        self.totals.records.store(records, Ordering::Relaxed);
+        self.totals.samples.store(samples, Ordering::Relaxed);
+        self.totals.lost.store(self.samples.counts().lost, Ordering::Relaxed);
+        self.totals.disk_bytes.store(self.samples.out().disk_bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies the rings' records to the queue.
+    fn take(&mut self) {
+        self.buffer.clear();
+        let mut ends = Vec::with_capacity(self.events.rings.len());
+        for ring in &mut self.events.rings {
+            self.outcome.corrupt_bytes += ring.ring.take(&mut self.buffer);
+            ends.push(self.buffer.len());
+        }
+        // Read after the records were written, so that they lie between two pairs.
+        self.line.add(ClockPair::now());
+        let mut start = 0;
+        for end in ends {
+            let mut records = Records::new(&self.buffer[start..end]);
+            for (header, body) in records.by_ref() {
+                let time = self.events.session.peek_time(header, body).map(|ns| self.line.order_of(ns));
+                self.queue.bytes(body);
+                self.queue.record(header, 0, time);
+            }
+            self.outcome.corrupt_bytes += records.rest() as u64;
+            start = end;
+        }
+    }
+
+    /// Hands on what no later record can come before.
+    fn hand_on(&mut self, is_end: bool) -> Result<(), SourceError> {
+        let entries = self.queue.ready(is_end);
+        if let Some(homes) = &mut self.homes {
+            // Where a page is now says little of where it was long ago.
+            let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
+            let (late, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
+            homes.asked.late +=
+                late.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
+            fresh.iter().for_each(|entry| want(&self.events, &self.queue, homes, entry));
+            homes.ask(self.samples.answers());
+        }
+        for entry in &entries {
+            self.entry(entry)?;
+        }
+        self.handled = self.handled.max(entries.last().map_or(0, |entry| entry.time));
+        self.queue.forget(entries);
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), SourceError> {
+        let Some(header) = entry.header else { return Ok(()) };
+        let session = &self.events.session;
+        match session.decode(header, self.queue.body(entry), 0) {
+            Ok(Record::Sample(event, sample)) => {
+                // A thread that has events of its own and inherits others' is sampled by both.
+                let origin = sample.identifier.and_then(|id| self.events.origins.get(&id));
+                let owner = origin.and_then(|origin| origin.task);
+                if let (Some(owner), Some((_, tid))) = (owner, sample.pid_tid)
+                    && owner != tid
+                    && self.events.tasks.contains(&tid)
+                {
+                    return Ok(());
+                }
+                self.samples.sample(event, &session.events()[event], &sample, entry.time)
+            }
+            Ok(Record::SideBand(record, id)) => {
+                self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
+            }
+            Err(_) => {
+                self.outcome.counts.undecodable += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the tracker's news into account, as far as the kernel's records have come.
+    fn listen(&mut self, is_end: bool) -> Result<(), SourceError> {
+        let Some(news) = &self.news else { return Ok(()) };
+        news.take(is_end, &mut self.announced);
+        // Nothing new from the kernel for a while: what was taken last was all.
+        let horizon = if self.queue.is_empty() { ClockPair::now().order } else { self.handled };
+        let mut later = Vec::new();
+        for announced in self.announced.drain(..) {
+            if is_end || announced.seen <= horizon {
+                self.samples.announce(&announced)?;
+            } else {
+                later.push(announced);
+            }
+        }
+        self.announced = later;
+        let limit = if is_end { u64::MAX } else { horizon.saturating_sub(self.patience_ticks) };
+        self.samples.settle(limit)
+    }
+}
+
+/// Wants the home of the page that a sample tells of.
+fn want(events: &EventSet, queue: &Queue, homes: &mut Homes, entry: &Entry) {
+    let Some(header) = entry.header.filter(|header| header.kind == kind::SAMPLE) else { return };
+    let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return };
+    let access = MemoryAccess::of_sample(&events.session.events()[event], &sample);
+    if let Some(access) = access.filter(|access| access.physical_address.is_none())
+        && let Some(pid) = access.pid.filter(|&pid| pid != 0)
+    {
+        homes.want(pid, access.address);
+    }
+}
+
+/// Times within records, in the record's own stamp's terms.
+fn on_order_scale(record: SideBand<'_>, order: u64) -> SideBand<'_> {
+    match record {
+        SideBand::Fork(change) => SideBand::Fork(TaskChange { time: order, ..change }),
+        SideBand::Exit(change) => SideBand::Exit(TaskChange { time: order, ..change }),
+        other => other,
+    }
+}
+
+/// What a reader of these events sleeps on.
+///
+/// # Errors
+/// The system is out of descriptors.
+pub fn wake_for(events: &EventSet) -> Result<Wake, SourceError> {
+    Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))
+}

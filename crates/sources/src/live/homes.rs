@@ -1,0 +1,76 @@
+//! Asking the kernel where the pages are that samples tell of, in batches, while their processes live (`move_pages` as a query). What it does not answer
+//! (the process has ended, the page has gone) stays unknown.
+
+use std::collections::HashMap;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::memory::PageState;
+
+use crate::sampled::Answers;
+
+const PAGE_SHIFT: u32 = 12;
+
+/// What became of the questions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Pages asked for.
+    pub pages: u64,
+    /// Pages whose node was told.
+    pub told: u64,
+    /// Pages of processes that had ended.
+    pub gone: u64,
+    /// Samples that were too old to be asked about when their turn came.
+    pub late: u64,
+    /// Pages that were not there any more, or nobody's.
+    pub absent: u64,
+    /// Why processes could not be asked: the first answer.
+    pub refused: Option<String>,
+}
+
+/// The pages to ask for, by process.
+#[derive(Debug, Default)]
+pub struct Homes {
+    query: PageQuery,
+    wanted: HashMap<u32, Vec<u64>>,
+    states: Vec<PageState>,
+    /// What became of them.
+    pub asked: Asked,
+}
+
+impl Homes {
+    /// Wants to know the node of a page.
+    pub fn want(&mut self, pid: u32, address: u64) {
+        self.wanted.entry(pid).or_default().push(address >> PAGE_SHIFT);
+    }
+
+    /// Asks for everything that is wanted.
+    pub fn ask(&mut self, answers: &mut Answers) {
+        for (&pid, pages) in &mut self.wanted {
+            pages.sort_unstable();
+            pages.dedup();
+            pages.iter_mut().for_each(|page| *page <<= PAGE_SHIFT);
+            self.asked.pages += pages.len() as u64;
+            self.states.clear();
+            match self.query.states(pid, pages, &mut self.states) {
+                Ok(()) => {
+                    for (page, state) in pages.iter().zip(&self.states) {
+                        match state.node() {
+                            Some(node) => {
+                                self.asked.told += 1;
+                                answers.insert((pid, page >> PAGE_SHIFT), node);
+                            }
+                            None => self.asked.absent += 1,
+                        }
+                    }
+                }
+                Err(KernelError::Gone { .. }) => self.asked.gone += pages.len() as u64,
+                Err(error) => {
+                    self.asked.refused.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        // Processes come and go; their buffers go with them.
+        self.wanted.clear();
+    }
+}

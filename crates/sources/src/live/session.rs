@@ -1,0 +1,189 @@
+//! The kernel's part of a recording from its beginning to its end: open the events, read them beside the tracker's rings, say what came of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread::Scope as ThreadScope;
+use std::thread::ScopedJoinHandle;
+
+use numapilot_kernel::sysctl;
+use numapilot_machine::Machine;
+use numapilot_trace::wire::Clock;
+
+use super::drain::LiveOutcome;
+use super::drain::LiveTotals;
+use super::drain::Reader;
+use super::drain::Reading;
+use super::event::EventKind;
+use super::event::EventRequest;
+use super::news::News;
+use super::open::EventSet;
+use super::open::RingSize;
+use super::open::Scope;
+use super::time::ClockPair;
+use super::wake::Wake;
+use super::words;
+use crate::arena::Arena;
+use crate::engine::Engine;
+use crate::error::SourceError;
+use crate::options::RecordOptions;
+use crate::record::Recording;
+use crate::sampled::EventFact;
+use crate::sampled::Output;
+use crate::sampled::Places;
+use crate::sampled::Samples;
+use crate::sampled::SharedWriter;
+use crate::sampled::Tasks;
+use crate::sampled::Upbringing;
+
+/// Open events and what their reader shares with the rest of the recorder.
+pub struct Live {
+    /// How it goes.
+    pub totals: LiveTotals,
+    /// Taken by the reader.
+    events: Mutex<Option<EventSet>>,
+    requests: Vec<EventRequest>,
+    notes: Vec<String>,
+    wake: Wake,
+    first: ClockPair,
+    done: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl Live {
+    /// Opens what an engine needs for a program that this thread is about to start; `None` for engines that need no events.
+    ///
+    /// # Errors
+    /// The kernel refuses, with the reason and the remedy.
+    pub fn for_program(engine: Engine, options: &RecordOptions<'_>) -> Result<Option<Live>, SourceError> {
+        match engine {
+            Engine::Fault => Live::faults(&Scope::Children, options.ring_bytes, options.max_stack_depth).map(Some),
+            Engine::Instrument | Engine::Emulate | Engine::Track => Ok(None),
+        }
+    }
+
+    /// Opens the page faults of a scope: those of the kernel on behalf of the programs as well, where this user may see them.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn faults(scope: &Scope, ring_bytes: u32, max_stack: u32) -> Result<Live, SourceError> {
+        let size = RingSize { bytes: ring_bytes as usize };
+        let max_stack = u16::try_from(max_stack).unwrap_or(u16::MAX);
+        let request = |user_only| EventRequest::page_faults(user_only, max_stack);
+        let all = vec![request(false)];
+        match EventSet::open(&all, scope, size) {
+            Ok(set) => Live::new(set, all, Vec::new()),
+            Err(SourceError::Event { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
+            {
+                let all = vec![request(true)];
+                let note = "faults that the kernel has on the program's behalf (read(2) into fresh memory, say) are not seen: that takes \
+                            kernel.perf_event_paranoid 1 or less, or CAP_PERFMON";
+                Live::new(EventSet::open(&all, scope, size)?, all, vec![note.to_owned()])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes over opened events: `requests` as they were given to [`EventSet::open`].
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn new(mut set: EventSet, requests: Vec<EventRequest>, notes: Vec<String>) -> Result<Live, SourceError> {
+        let wake = super::drain::wake_for(&set)?;
+        let notes = notes.into_iter().chain(set.notes.drain(..)).collect();
+        Ok(Live {
+            totals: LiveTotals::default(),
+            events: Mutex::new(Some(set)),
+            requests,
+            notes,
+            wake,
+            first: ClockPair::now(),
+            done: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        })
+    }
+
+    /// What every event's samples are, the side band first.
+    fn facts(&self) -> Vec<EventFact> {
+        let fact = |request: &EventRequest| EventFact {
+            is_fault: request.kind == EventKind::Fault,
+            is_ibs: request.kind == EventKind::Ibs,
+            is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
+        };
+        std::iter::once(EventFact { is_helper: true, ..EventFact::default() })
+            .chain(self.requests.iter().map(fact))
+            .collect()
+    }
+
+    /// The reader of a program into which the tracker is loaded (with its arena and the library's path), or not; and where the tracker's news are to go. `None`: it was asked for
+    /// before.
+    pub fn reader<'a>(
+        &'a self,
+        writer: &SharedWriter,
+        clock: Clock,
+        tracker: Option<(&Arc<Arena>, &Path)>,
+        machine: &Machine,
+    ) -> Option<(Reader<'a>, Option<Arc<News>>)> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let news = tracker.map(|_| Arc::new(News::default()));
+        let places = Places::of_machine(machine, self.facts());
+        let asks_homes = places.only_node().is_none();
+        let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
+        let known = Upbringing { tracker: path, knows_all_mappings: true, ..Upbringing::default() };
+        let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone()));
+        let reader = Reader::new(Reading {
+            events,
+            wake: &self.wake,
+            totals: &self.totals,
+            news: news.clone(),
+            samples: Samples::new(output, Tasks::new(known), places),
+            first: self.first,
+            order_khz: clock.khz,
+            asks_homes,
+        });
+        Some((reader, news))
+    }
+
+    /// Starts reading.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start<'scope>(
+        &'scope self,
+        scope: &'scope ThreadScope<'scope, '_>,
+        reader: Reader<'scope>,
+    ) -> io::Result<ScopedJoinHandle<'scope, LiveOutcome>> {
+        let builder = std::thread::Builder::new().name("events".to_owned());
+        builder.spawn_scoped(scope, move || reader.run(&self.done, &self.stopped))
+    }
+
+    /// Nothing more is to be recorded.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.wake.ring();
+    }
+
+    /// Takes what is left, and the outcome. An error: the reader panicked.
+    pub fn finish(&self, reader: ScopedJoinHandle<'_, LiveOutcome>) -> Result<LiveOutcome, ()> {
+        self.done.store(true, Ordering::Release);
+        self.wake.ring();
+        reader.join().map_err(drop)
+    }
+
+    /// Adds to the recording's result what the kernel's part came to.
+    pub fn conclude(&self, outcome: &LiveOutcome, recording: &mut Recording) {
+        let (records, samples, lost) = self.totals.read();
+        recording.losses.ring_full = recording.losses.ring_full.saturating_add(lost);
+        recording.losses.discarded_bytes = recording.losses.discarded_bytes.saturating_add(outcome.corrupt_bytes);
+        recording.notes.extend(self.notes.iter().cloned());
+        recording.notes.extend(words::notes(outcome, sysctl::numa_balancing()));
+        recording.records = recording.records.max(records);
+        recording.samples = recording.samples.max(samples);
+        recording.events = Some(words::counts(outcome));
+    }
+}

@@ -1,0 +1,72 @@
+//! What a recording of events came to, and what its evidence can and cannot carry, in words for people and as numbers.
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::drain::LiveOutcome;
+
+/// The counts, for `meta.json`.
+pub fn counts(outcome: &LiveOutcome) -> Value {
+    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    json!({
+        "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
+        "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses,
+        "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
+        "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
+        "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
+        "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
+    })
+}
+
+/// Everything that a reader of the trace must know to read it right.
+pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> {
+    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    let mut notes = Vec::new();
+    if counts.faults > 0 {
+        notes.push(evidence(numa_balancing));
+    }
+    if asked.gone + asked.late > 0 {
+        notes.push(format!(
+            "of {} faults the kernel could not be asked in time where the page is ({} of them of processes that had ended): the first toucher's node \
+             is taken for home, which holds under the default policy",
+            asked.gone + asked.late,
+            asked.gone
+        ));
+    }
+    if let Some(why) = &asked.refused {
+        notes.push(format!(
+            "the kernel did not say where pages are: {why}; their first toucher's node is taken for home"
+        ));
+    }
+    if counts.throttled > 0 {
+        notes.push(format!(
+            "the kernel slowed sampling down {} times: shares over time are skewed there",
+            counts.throttled
+        ));
+    }
+    if counts.undecodable > 0 {
+        notes.push(format!("{} records of the kernel could not be decoded; please report this", counts.undecodable));
+    }
+    if outcome.corrupt_bytes > 0 {
+        notes
+            .push(format!("{} bytes of the kernel's rings were no records; please report this", outcome.corrupt_bytes));
+    }
+    notes
+}
+
+/// What page faults can and cannot carry.
+fn evidence(numa_balancing: Option<i64>) -> String {
+    let always = "page faults are the evidence here, not memory accesses: each page's first touch is exact (thread, line, node); how often memory is \
+                  accessed, and at what latency, cannot be told";
+    let later = match numa_balancing {
+        Some(mode) if mode & 1 != 0 => {
+            "later faults are mostly hinting faults of the kernel's NUMA balancing (kernel.numa_balancing is on), so they name threads that use a \
+             page, at a rate that the kernel sets; it may move the pages as well"
+        }
+        _ => {
+            "who uses a page later is not seen, because the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1` turns it on, on \
+             machines with several nodes)"
+        }
+    };
+    format!("{always}; {later}")
+}

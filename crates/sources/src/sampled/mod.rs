@@ -1,0 +1,27 @@
+//! From records of the perf ABI to records of a trace, wherever they come from: a recording of perf (engine `import`) or the rings of the running
+//! kernel.
+//!
+//! Records are put in order of time ([`order`]); the side band becomes processes, threads, mappings and binaries ([`tasks`]), samples with a data address
+//! become accesses ([`samples`]), judged by what is known of the machine ([`places`]).
+
+mod binaries;
+mod order;
+mod output;
+mod places;
+mod ranges;
+mod samples;
+mod tasks;
+
+pub(crate) use order::Entry;
+pub(crate) use order::Queue;
+pub(crate) use output::Output;
+pub(crate) use output::SharedWriter;
+pub(crate) use places::EventFact;
+pub(crate) use places::MemoryBlocks;
+pub(crate) use places::Places;
+pub(crate) use samples::Answers;
+pub use samples::Counts;
+pub(crate) use samples::Samples;
+pub(crate) use tasks::Announcement;
+pub(crate) use tasks::Tasks;
+pub(crate) use tasks::Upbringing;

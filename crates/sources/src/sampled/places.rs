@@ -1,0 +1,147 @@
+//! What samples are judged by: what their events are, which node a CPU belongs to, and whose memory an address or a distance names.
+
+use std::collections::HashMap;
+
+use numapilot_machine::{Machine, NodeId};
+use numapilot_perf::data_src::{Distance, Level};
+
+/// What an event's samples are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventFact {
+    /// Page faults.
+    pub is_fault: bool,
+    /// Of AMD's `ibs_op`: raw samples hold its registers.
+    pub is_ibs: bool,
+    /// Its samples are not wanted.
+    pub is_helper: bool,
+}
+
+/// Memory of a node: bit n of the words is its n-th block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryBlocks {
+    /// Node.
+    pub node: NodeId,
+    /// Blocks.
+    pub blocks: Vec<u64>,
+}
+
+/// Facts about the machine and the events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// What the samples of each event are.
+    pub events: Vec<EventFact>,
+    /// Nodes of CPUs.
+    pub node_of_cpu: HashMap<u32, NodeId>,
+    /// CPUs of event ids, where samples do not say.
+    pub cpu_of_id: HashMap<u64, u32>,
+    /// Nodes with memory.
+    pub memory_nodes: Vec<NodeId>,
+    /// Each package is one node, so that "local" and "remote" memory are the node's own and another's.
+    pub packages_are_nodes: bool,
+    /// Bytes of a memory block; 0: not known.
+    pub block_bytes: u64,
+    /// Whose blocks are whose.
+    pub blocks: Vec<MemoryBlocks>,
+    /// Operations that an SPE record stands for.
+    pub spe_period: Option<u64>,
+}
+
+impl Places {
+    /// Those of the machine that this runs on.
+    pub fn of_machine(machine: &Machine, events: Vec<EventFact>) -> Places {
+        let mut places = Places { events, ..Places::default() };
+        for node in machine.nodes() {
+            places.node_of_cpu.extend(node.cpus.iter().map(|cpu| (cpu.0, node.id)));
+            if node.memory_bytes != 0 {
+                places.memory_nodes.push(node.id);
+            }
+        }
+        places
+    }
+
+    /// CPU of an event's id.
+    pub fn cpu_of_id(&self, id: u64) -> Option<u32> {
+        self.cpu_of_id.get(&id).copied()
+    }
+
+    /// Node of a CPU.
+    pub fn node_of_cpu(&self, cpu: u32) -> Option<NodeId> {
+        self.node_of_cpu.get(&cpu).copied()
+    }
+
+    /// Node whose memory has a physical address, by the map of memory blocks.
+    pub fn node_of_physical(&self, address: u64) -> Option<NodeId> {
+        let block = address.checked_div(self.block_bytes)?;
+        let word = usize::try_from(block / 64).ok()?;
+        let has = |blocks: &[u64]| blocks.get(word).is_some_and(|bits| bits >> (block % 64) & 1 != 0);
+        let mut found = self.blocks.iter().filter(|node| has(&node.blocks));
+        let node = found.next()?;
+        // A block that two nodes share says nothing.
+        if found.next().is_some() { None } else { Some(node.node) }
+    }
+
+    /// The only node with memory, if there is but one.
+    pub fn only_node(&self) -> Option<NodeId> {
+        match self.memory_nodes[..] {
+            [node] => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Node of memory that the hardware calls local or remote: of two nodes, remote is the other one. Only where nodes are packages: with several
+    /// nodes in a package the words mean different things on different processors.
+    pub fn node_by_distance(&self, level: Level, distance: Distance, own: Option<NodeId>) -> Option<NodeId> {
+        let own = own.filter(|_| self.packages_are_nodes && level == Level::Ram)?;
+        match (distance.is_other_node()?, &self.memory_nodes[..]) {
+            (false, _) => Some(own),
+            (true, &[first, second]) if own == first => Some(second),
+            (true, &[first, second]) if own == second => Some(first),
+            (true, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two packages with a node each, CPUs 0 and 1, and two memory blocks of 1 GiB each; block 2 is on both.
+    fn two_nodes() -> Places {
+        let blocks = |node, bits| MemoryBlocks { node: NodeId(node), blocks: vec![bits] };
+        Places {
+            node_of_cpu: HashMap::from([(0, NodeId(0)), (1, NodeId(1))]),
+            memory_nodes: vec![NodeId(0), NodeId(1)],
+            packages_are_nodes: true,
+            block_bytes: 1 << 30,
+            blocks: vec![blocks(0, 0b101), blocks(1, 0b110)],
+            ..Places::default()
+        }
+    }
+
+    #[test]
+    fn physical_addresses_name_nodes_where_one_node_has_the_block() {
+        let places = two_nodes();
+        let node = |gib: u64| places.node_of_physical(gib << 30);
+        assert_eq!(
+            [node(0), node(1), node(2), node(3), node(1 << 20)],
+            [Some(NodeId(0)), Some(NodeId(1)), None, None, None]
+        );
+        assert_eq!(Places::default().node_of_physical(0), None);
+        assert_eq!(places.only_node(), None);
+    }
+
+    #[test]
+    fn remote_names_the_other_of_two_nodes_only_where_packages_are_nodes() {
+        let places = two_nodes();
+        let node = |level, distance, own| places.node_by_distance(level, distance, own);
+        assert_eq!(node(Level::Ram, Distance::Remote, Some(NodeId(0))), Some(NodeId(1)));
+        assert_eq!(node(Level::Ram, Distance::Local, Some(NodeId(1))), Some(NodeId(1)));
+        assert_eq!(node(Level::Ram, Distance::Unknown, Some(NodeId(1))), None);
+        assert_eq!(node(Level::Ram, Distance::Local, None), None);
+        assert_eq!(node(Level::L3, Distance::Local, Some(NodeId(1))), None);
+        let many = Places { memory_nodes: vec![NodeId(0), NodeId(1), NodeId(2)], ..places.clone() };
+        assert_eq!(many.node_by_distance(Level::Ram, Distance::Remote, Some(NodeId(0))), None);
+        let clustered = Places { packages_are_nodes: false, ..places };
+        assert_eq!(clustered.node_by_distance(Level::Ram, Distance::Local, Some(NodeId(0))), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Which stretches of an address space are of a kind: later ones hide earlier ones.
+
+use std::collections::BTreeMap;
+
+/// Disjoint ranges with a mark each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    /// By first address: address after the last, mark.
+    by_start: BTreeMap<u64, (u64, bool)>,
+}
+
+impl Ranges {
+    /// Marks `bytes` from `start` on, whatever was there.
+    pub fn set(&mut self, start: u64, bytes: u64, mark: bool) {
+        let end = start.saturating_add(bytes);
+        if start >= end {
+            return;
+        }
+        if let Some((&before, &(its_end, its_mark))) = self.by_start.range(..start).next_back()
+            && its_end > start
+        {
+            self.by_start.insert(before, (start, its_mark));
+            if its_end > end {
+                self.by_start.insert(end, (its_end, its_mark));
+            }
+        }
+        while let Some((&at, &(its_end, its_mark))) = self.by_start.range(start..end).next() {
+            self.by_start.remove(&at);
+            if its_end > end {
+                self.by_start.insert(end, (its_end, its_mark));
+            }
+        }
+        self.by_start.insert(start, (end, mark));
+    }
+
+    /// The mark at an address.
+    pub fn get(&self, address: u64) -> Option<bool> {
+        let (_, &(end, mark)) = self.by_start.range(..=address).next_back()?;
+        (address < end).then_some(mark)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Ranges against an array of marks.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_last_mark_holds(sets in prop::collection::vec((0_u64..60, 0_u64..30, any::<bool>()), 0..40)) {
+            let mut ranges = Ranges::default();
+            let mut want = [None; 100];
+            for (start, bytes, mark) in sets {
+                ranges.set(start, bytes, mark);
+                want[start as usize..(start + bytes) as usize].fill(Some(mark));
+            }
+            let got: Vec<Option<bool>> = (0..100).map(|at| ranges.get(at)).collect();
+            prop_assert_eq!(got, want);
+        }
+    }
+}

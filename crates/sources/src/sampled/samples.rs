@@ -1,0 +1,419 @@
+//! Samples: the access, its thread, its stack and its home.
+
+use std::collections::hash_map::Entry;
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_machine::{CpuId, NodeId};
+use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER};
+use numapilot_perf::data_src::{self, Operation};
+use numapilot_perf::ibs::OpRecord;
+use numapilot_perf::{EventAttr, MemoryAccess, Sample, SampleId, SideBand, Words};
+use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::record::{Access, Event, Level};
+use numapilot_trace::wire::layout;
+
+use super::output::Output;
+use super::places::Places;
+use super::tasks::{Announcement, Tasks};
+use crate::error::SourceError;
+
+/// Addresses from here up are the kernel's (the trace format has none of these).
+const USER_END: u64 = 1 << 47;
+const PAGE_SHIFT: u32 = 12;
+/// No code is in the first page.
+const LOWEST_CODE: u64 = 4096;
+
+/// What became of the samples of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Samples in the file, or in the rings.
+    pub samples: u64,
+    /// Those that became accesses.
+    pub accesses: u64,
+    /// Those without a data address: the instruction touches no memory, or the event records none.
+    pub without_address: u64,
+    /// Those that touched memory of the kernel.
+    pub kernel_addresses: u64,
+    /// Those whose thread is not told.
+    pub without_thread: u64,
+    /// Those that the tracker in the program made, which are none of the program's.
+    pub trackers: u64,
+    /// Accesses that a cache answered.
+    pub cached: u64,
+    /// Accesses whose latency is known.
+    pub with_latency: u64,
+    /// Accesses whose home node is known, and how many of these by the page's first touch.
+    pub with_home: u64,
+    /// See above.
+    pub home_by_first_touch: u64,
+    /// Homes that the kernel was asked for (`move_pages`) and told.
+    pub home_by_query: u64,
+    /// Page faults among the samples.
+    pub faults: u64,
+    /// Accesses whose CPU is known, and how many of these by the event's id.
+    pub with_cpu: u64,
+    /// See above.
+    pub cpu_by_id: u64,
+    /// Records that could not be decoded.
+    pub undecodable: u64,
+    /// Records that perf, or the recorder, could not keep up with.
+    pub lost: u64,
+    /// Times that the kernel slowed sampling down.
+    pub throttled: u64,
+    /// AUX buffers that were cut or had collisions.
+    pub aux_flagged: u64,
+    /// Bytes of AUX traces that are of no kind that is decoded here, or no whole record.
+    pub aux_bytes_unread: u64,
+}
+
+/// Pages whose node the kernel was asked for: by process id and page number.
+pub(crate) type Answers = HashMap<(u32, u64), NodeId>;
+
+/// A sample that waits for its thread to be announced.
+struct Held {
+    order: u64,
+    access: MemoryAccess<'static>,
+    /// User part of the call chain, as return addresses.
+    frames: Box<[u64]>,
+    is_fault: bool,
+    home: Option<NodeId>,
+}
+
+/// Turns samples and side band into records.
+pub(crate) struct Samples {
+    out: Output,
+    tasks: Tasks,
+    places: Places,
+    stacks: HashMap<Box<[u64]>, StackId>,
+    chain: Vec<u64>,
+    /// Task that runs on each CPU, as context switches tell.
+    running: HashMap<u32, (u32, u32)>,
+    /// Homes given by first touches, by process image and page.
+    first_touch: HashMap<(usize, u64), NodeId>,
+    /// Where pages are, asked for the records at hand.
+    answers: Answers,
+    /// CPU on which each thread was seen last.
+    last_cpu: HashMap<ThreadIndex, u32>,
+    held: HashMap<usize, Vec<Held>>,
+    counts: Counts,
+}
+
+impl Samples {
+    /// Begins with nothing known of any process.
+    pub fn new(out: Output, tasks: Tasks, places: Places) -> Samples {
+        Samples {
+            out,
+            tasks,
+            places,
+            stacks: HashMap::new(),
+            chain: Vec::new(),
+            running: HashMap::new(),
+            first_touch: HashMap::new(),
+            answers: HashMap::new(),
+            last_cpu: HashMap::new(),
+            held: HashMap::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Where records go.
+    pub fn out(&mut self) -> &mut Output {
+        &mut self.out
+    }
+
+    /// Where pages are of which the next samples will tell; the answers before are forgotten.
+    pub fn answers(&mut self) -> &mut Answers {
+        self.answers.clear();
+        &mut self.answers
+    }
+
+    /// The machine's only node with memory, if there is but one.
+    pub fn only_node(&self) -> Option<NodeId> {
+        self.places.only_node()
+    }
+
+    /// Pages of a process that were in memory before the recording: first address, number, node.
+    pub fn found(
+        &mut self,
+        pid: u32,
+        (address, pages, node): (u64, u32, NodeId),
+        time: u64,
+    ) -> Result<(), SourceError> {
+        let task = self.tasks.task(pid, pid, time);
+        let Some(thread) = self.tasks.thread(&mut self.out, task)? else { return Ok(()) };
+        let cause = layout::PLACED_FOUND as u8;
+        self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause })
+    }
+
+    /// A record that is no sample. `time`: its order stamp, as for all that follows.
+    pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), SourceError> {
+        match record {
+            SideBand::Mmap(mapping) => self.tasks.map(&mut self.out, mapping, time),
+            SideBand::Comm { pid, tid, name, by_exec } => {
+                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
+            }
+            SideBand::Fork(change) => {
+                self.tasks.fork(change);
+                Ok(())
+            }
+            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change),
+            SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
+                self.counts.lost = self.counts.lost.saturating_add(*count);
+                Ok(())
+            }
+            SideBand::Throttle { begins: true, .. } => {
+                self.counts.throttled += 1;
+                Ok(())
+            }
+            SideBand::Aux { flags, .. } if *flags & !numapilot_perf::abi::aux_flag::OVERWRITE != 0 => {
+                self.counts.aux_flagged += 1;
+                Ok(())
+            }
+            SideBand::Switch { out: false, .. } => {
+                if let (Some(cpu), Some(task)) = (id.cpu, id.pid_tid) {
+                    self.running.insert(cpu, task);
+                }
+                Ok(())
+            }
+            SideBand::ItraceStart { pid, tid } => {
+                if let Some(cpu) = id.cpu {
+                    self.running.insert(cpu, (*pid, *tid));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A sample of an event.
+    pub fn sample(
+        &mut self,
+        event: usize,
+        attr: &EventAttr,
+        sample: &Sample<'_>,
+        time: u64,
+    ) -> Result<(), SourceError> {
+        let fact = self.places.events.get(event).copied().unwrap_or_default();
+        if fact.is_helper {
+            return Ok(());
+        }
+        self.counts.samples += 1;
+        self.counts.faults += u64::from(fact.is_fault);
+        let registers = sample.raw.filter(|_| fact.is_ibs).and_then(|raw| OpRecord::decode(raw, 0).ok());
+        let access = match registers {
+            Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
+            None => MemoryAccess::of_sample(attr, sample),
+        };
+        let Some(access) = access else {
+            self.counts.without_address += 1;
+            return Ok(());
+        };
+        let by_id = || sample.identifier.or(sample.id).and_then(|id| self.places.cpu_of_id(id));
+        let inferred = if access.cpu.is_none() { by_id() } else { None };
+        self.counts.cpu_by_id += u64::from(inferred.is_some());
+        self.put(&MemoryAccess { cpu: access.cpu.or(inferred), ..access }, time, fact.is_fault)
+    }
+
+    /// An access of an AUX trace.
+    pub fn access(&mut self, access: &MemoryAccess<'_>, time: u64) -> Result<(), SourceError> {
+        self.counts.samples += 1;
+        let running = access.cpu.and_then(|cpu| self.running.get(&cpu)).copied();
+        let tid = access.tid.or(running.map(|(_, tid)| tid));
+        let pid = running.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
+        let pid = pid.or_else(|| self.tasks.pid_of(tid?)).or(tid);
+        let period = access.period.or(self.places.spe_period);
+        self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
+    }
+
+    fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), SourceError> {
+        if access.address >= USER_END {
+            self.counts.kernel_addresses += 1;
+            return Ok(());
+        }
+        let (Some(pid), Some(tid)) = (access.pid, access.tid) else {
+            self.counts.without_thread += 1;
+            return Ok(());
+        };
+        let task = self.tasks.task(pid, tid, time);
+        if access.ip.is_some_and(|ip| self.tasks.is_trackers(self.tasks.image_of(task), ip)) {
+            self.counts.trackers += 1;
+            return Ok(());
+        }
+        let home = self.told(access, pid);
+        let thread = self.tasks.thread(&mut self.out, task)?;
+        self.frames(access.callchain);
+        // In the kernel on the program's behalf: the program's instruction is the system call.
+        let ip = access.ip.filter(|&ip| ip < USER_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
+        let access = MemoryAccess { ip, ..access.without_callchain() };
+        let Some(thread) = thread else {
+            let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home };
+            self.held.entry(task).or_default().push(held);
+            return Ok(());
+        };
+        self.emit((task, thread), &access, time, is_fault, home)
+    }
+
+    /// Writes an access, whose call chain is in `self.chain`.
+    fn emit(
+        &mut self,
+        (task, thread): (usize, ThreadIndex),
+        access: &MemoryAccess<'static>,
+        time: u64,
+        is_fault: bool,
+        told: Option<NodeId>,
+    ) -> Result<(), SourceError> {
+        let process = self.tasks.process(task);
+        let node = access.cpu.and_then(|cpu| self.places.node_of_cpu(cpu));
+        if let (Some(cpu), Some(node)) = (access.cpu, node)
+            && self.last_cpu.insert(thread, cpu) != Some(cpu)
+        {
+            self.out.put(thread, time, Event::Cpu { cpu: CpuId(cpu), node })?;
+        }
+        let level = level(access.level);
+        let stack = self.stack(thread, process, time)?;
+        let home = match told.or_else(|| self.places.node_by_distance(access.level, access.distance, node)) {
+            Some(home) => Some(home),
+            None => self.by_first_touch(access, node, (task, thread), is_fault, time)?,
+        };
+        let counts = &mut self.counts;
+        counts.accesses += 1;
+        counts.cached += u64::from(matches!(level, Level::L1 | Level::L2 | Level::L3 | Level::LineFill));
+        counts.with_latency += u64::from(access.latency_cycles.is_some());
+        counts.with_home += u64::from(home.is_some());
+        counts.with_cpu += u64::from(access.cpu.is_some());
+        let event = Access {
+            address: VirtAddr(access.address),
+            cpu: access.cpu.map(CpuId),
+            node,
+            home,
+            is_write: matches!(access.operation, Operation::Store | Operation::LoadStore),
+            is_atomic: access.is_atomic == Some(true),
+            is_range: false,
+            level,
+            latency_cycles: access.latency_cycles,
+            ip: VirtAddr(access.ip.unwrap_or(0)),
+            stack,
+            weight: access.period.map_or(1, |period| u32::try_from(period).unwrap_or(u32::MAX).max(1)),
+        };
+        self.out.put(thread, time, Event::Access(event))
+    }
+
+    /// Home node of the page that somebody told: the hardware by its physical address; the machine, if it has but one; the kernel, if it was asked.
+    fn told(&mut self, access: &MemoryAccess<'_>, pid: u32) -> Option<NodeId> {
+        let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
+        let told = by_address.or_else(|| self.places.only_node());
+        if told.is_some() {
+            return told;
+        }
+        let answer = self.answers.get(&(pid, access.address >> PAGE_SHIFT)).copied();
+        self.counts.home_by_query += u64::from(answer.is_some());
+        answer
+    }
+
+    /// Home node by the page's first touch, which may be this one.
+    fn by_first_touch(
+        &mut self,
+        access: &MemoryAccess<'_>,
+        node: Option<NodeId>,
+        (task, thread): (usize, ThreadIndex),
+        is_fault: bool,
+        time: u64,
+    ) -> Result<Option<NodeId>, SourceError> {
+        let key = (self.tasks.image_of(task), access.address >> PAGE_SHIFT);
+        if let (true, Some(node)) = (is_fault && self.tasks.is_own(key.0, access.address), node)
+            && let Entry::Vacant(place) = self.first_touch.entry(key)
+        {
+            place.insert(node);
+            let address = VirtAddr(key.1 << PAGE_SHIFT);
+            let cause = layout::PLACED_FIRST_TOUCH as u8;
+            self.out.put(thread, time, Event::Place { address, pages: 1, node, cause })?;
+        }
+        let home = self.first_touch.get(&key).copied();
+        self.counts.home_by_first_touch += u64::from(home.is_some());
+        Ok(home)
+    }
+
+    /// Puts the user part of a call chain into `self.chain` as return addresses, after a place for the process. Its first entry is the instruction itself (or
+    /// that of the system call): one byte is added, as readers take one off.
+    fn frames(&mut self, callchain: Option<Words<'_>>) {
+        self.chain.clear();
+        self.chain.push(0);
+        let Some(callchain) = callchain else { return };
+        let mut is_user = false;
+        for entry in callchain.iter() {
+            if entry >= CONTEXT_MAX {
+                is_user = entry == CONTEXT_USER;
+            } else if is_user && entry < LOWEST_CODE {
+                // A frame pointer led astray: what follows is no better.
+                break;
+            } else if is_user {
+                let is_first = self.chain.len() == 1;
+                self.chain.push(if is_first { entry.saturating_add(1) } else { entry });
+            }
+        }
+    }
+
+    /// Number of the stack in `self.chain`, written if it is new.
+    fn stack(&mut self, thread: ThreadIndex, process: ProcessIndex, time: u64) -> Result<StackId, SourceError> {
+        if self.chain.len() == 1 {
+            return Ok(StackId(0));
+        }
+        // Equal addresses are other code in another process.
+        self.chain[0] = u64::from(process.0);
+        if let Some(&stack) = self.stacks.get(self.chain.as_slice()) {
+            return Ok(stack);
+        }
+        let stack = self.out.new_stack(thread, time, &self.chain[1..])?;
+        self.stacks.insert(self.chain.as_slice().into(), stack);
+        Ok(stack)
+    }
+
+    /// The tracker told of a thread: what waited for that is written now. Samples from before its process's memory was described count as from then.
+    pub fn announce(&mut self, announced: &Announcement) -> Result<(), SourceError> {
+        let task = self.tasks.announce(announced);
+        self.release(task, announced.ready)
+    }
+
+    /// Waits no longer for the announcement of threads that began before `limit`.
+    pub fn settle(&mut self, limit: u64) -> Result<(), SourceError> {
+        for task in self.tasks.settle(limit) {
+            self.release(task, 0)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, task: usize, from: u64) -> Result<(), SourceError> {
+        let Some(held) = self.held.remove(&task) else { return Ok(()) };
+        for sample in held {
+            let Some(thread) = self.tasks.thread(&mut self.out, task)? else { continue };
+            self.chain.clear();
+            self.chain.push(0);
+            self.chain.extend_from_slice(&sample.frames);
+            self.emit((task, thread), &sample.access, sample.order.max(from), sample.is_fault, sample.home)?;
+        }
+        Ok(())
+    }
+}
+
+/// The level in the trace's terms.
+fn level(level: data_src::Level) -> Level {
+    match level {
+        data_src::Level::L1 => Level::L1,
+        data_src::Level::LineFill => Level::LineFill,
+        data_src::Level::L2 => Level::L2,
+        data_src::Level::L3 => Level::L3,
+        data_src::Level::PeerCache => Level::PeerCache,
+        // A fourth level sits at the memory and caches it for everybody.
+        data_src::Level::L4
+        | data_src::Level::Ram
+        | data_src::Level::PersistentRam
+        | data_src::Level::Cxl
+        | data_src::Level::Uncached => Level::Memory,
+        data_src::Level::Unknown | data_src::Level::Io => Level::Unknown,
+    }
+}
