@@ -71,7 +71,7 @@ pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result
     let mut out = PmuPlan { has_physical, ..PmuPlan::default() };
     for offer in offers(pmus, &wish)? {
         let is_usable = |fact: &&SamplerFact| fact.pmu == offer.pmu && fact.sampler == name_of(offer.sampler);
-        if usable.iter().any(|fact| is_usable(fact)) {
+        if usable.iter().any(is_usable) {
             out.add(&offer, pmus, options);
         }
     }
