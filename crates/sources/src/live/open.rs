@@ -405,7 +405,11 @@ mod tests {
         let scope = Scope::Processes(vec![child.id()]);
         let mut set = match EventSet::open(&[request], &scope, SIZE) {
             Ok(set) => set,
-            Err(error) => return eprintln!("skipped: {error}"),
+            Err(error) => {
+                drop(child.stdin.take());
+                child.wait().unwrap();
+                return eprintln!("skipped: {error}");
+            }
         };
         assert!(set.tasks.contains(&child.id()));
         set.enable();
