@@ -63,8 +63,6 @@ fn add(plan: &mut Plan, fix: &Fix, pattern: &str, trace: &Trace, machine: Option
 fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
     Some(match kind {
         FixKind::AllocateOnNode(node) => Policy::Node { node: node.0, strict: false },
-        FixKind::FirstTouchByUsers => Policy::FirstUse,
-        FixKind::ParallelFirstTouch => Policy::Split(NodeSet::All),
         FixKind::Interleave => Policy::Interleave(NodeSet::All),
         FixKind::WeightedInterleave(weights) => {
             Policy::WeightedInterleave(weights.iter().map(|(node, weight)| (node.0, *weight)).collect())
@@ -75,7 +73,9 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
             Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
         }
         // A hand-over needs the taking threads' name, which findings do not know; the rest needs the source.
-        FixKind::MigrateAtHandOver
+        FixKind::FirstTouchByUsers
+        | FixKind::ParallelFirstTouch
+        | FixKind::MigrateAtHandOver
         | FixKind::Replicate
         | FixKind::SpreadHot
         | FixKind::SplitOrAlign

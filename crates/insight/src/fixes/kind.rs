@@ -42,10 +42,25 @@ pub enum FixKind {
 }
 
 impl FixKind {
-    /// Whether a plan file can do it without touching the source.
+    /// Whether a plan file can do it without touching the source. No plan can change which thread touches a page first.
     #[must_use]
     pub fn works_by_plan(&self) -> bool {
-        !matches!(self, FixKind::Replicate | FixKind::SpreadHot | FixKind::SplitOrAlign)
+        match self {
+            FixKind::AllocateOnNode(_)
+            | FixKind::Interleave
+            | FixKind::WeightedInterleave(_)
+            | FixKind::LocalArenas
+            | FixKind::PinThreads
+            | FixKind::PinProcesses
+            | FixKind::NearTier => true,
+            FixKind::FirstTouchByUsers
+            | FixKind::ParallelFirstTouch
+            | FixKind::MigrateAtHandOver
+            | FixKind::Replicate
+            | FixKind::SpreadHot
+            | FixKind::SplitOrAlign
+            | FixKind::InterleaveAll => false,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_flows::Trace;
-use numapilot_insight::{Confidence, Finding, Findings, Fix};
+use numapilot_insight::{Confidence, Finding, Findings, Fix, FixKind};
 use numapilot_machine::Machine;
 
 use super::SHOWN;
@@ -26,8 +26,16 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
     for (index, finding) in findings.findings.iter().take(shown).enumerate() {
         one(&mut out, index + 1, finding, trace, machine, all, look);
     }
-    if !all && findings.findings.iter().take(shown).flat_map(|f| f.fixes.first()).any(|fix| fix.kind.works_by_plan()) {
-        paragraph(&mut out, 2, "", "`--plan FILE` writes these fixes as a plan.", look, &|line| look.faint(line));
+    let mut fixes = findings.findings.iter().take(shown).flat_map(|finding| &finding.fixes);
+    if !all && fixes.any(|fix| fix.kind.works_by_plan() && fix.gain.low > 0.0) {
+        paragraph(
+            &mut out,
+            2,
+            "",
+            "`--plan FILE` writes as a plan what needs no change of the source.",
+            look,
+            &|line| look.faint(line),
+        );
     }
     let more = findings.findings.len().saturating_sub(shown);
     if more > 0 {
@@ -59,9 +67,17 @@ fn one(
     paragraph(out, 2, &format!("{number}. "), &format!("{title}{sure}"), look, &|line| look.strong(line));
     let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
     paragraph(out, 5, "", &clean(&format!("{}.", evidence.join("; "))), look, &str::to_owned);
-    let shown = if all { usize::MAX } else { 1 };
-    for (index, fix) in finding.fixes.iter().take(shown).enumerate() {
-        paragraph(out, 5, if index == 0 { "Fix: " } else { "Or: " }, &priced(fix, trace), look, &str::to_owned);
+    // The best, and the best that needs no change of the source; all of them only when asked for.
+    let by_plan = finding.fixes.iter().position(|fix| fix.kind.works_by_plan() && fix.gain.low > 0.0);
+    for (index, fix) in
+        finding.fixes.iter().enumerate().filter(|(index, _)| all || *index == 0 || Some(*index) == by_plan)
+    {
+        let label = match index {
+            0 => "Fix: ",
+            _ if Some(index) == by_plan => "By plan: ",
+            _ => "Or: ",
+        };
+        paragraph(out, 5, label, &priced(fix, trace), look, &str::to_owned);
     }
     if all {
         paragraph(out, 5, "Sure because: ", &finding.confidence_because, look, &|line| look.faint(line));
@@ -78,7 +94,11 @@ fn priced(fix: &Fix, trace: &Trace) -> String {
         0 => String::new(),
         bytes => format!(" Takes {} more memory.", units::bytes(bytes)),
     };
-    let by = if fix.kind.works_by_plan() { "" } else { " Needs a change of the source." };
+    let by = if fix.kind.works_by_plan() || fix.kind == FixKind::InterleaveAll {
+        ""
+    } else {
+        " Needs a change of the source."
+    };
     clean(&format!("{}: {}.{loses}{memory}{by}", fix_words(fix, trace), gain_words(&fix.gain)))
 }
 
