@@ -29,6 +29,8 @@ use crate::qmp::Monitor;
 pub(crate) const READY: &str = "numapilot-lab: ready";
 /// It has had the word.
 pub(crate) const GOING: &str = "numapilot-lab: going";
+/// It has mounted the host's files; the command starts.
+pub(crate) const RUNNING: &str = "numapilot-lab: running";
 /// The command has ended, its output is written.
 pub(crate) const DONE: &str = "numapilot-lab: done";
 /// Init could not do its part; the reason follows.

@@ -23,6 +23,7 @@ use crate::error::LabError;
 use crate::guest::DONE;
 use crate::guest::Guest;
 use crate::guest::READY;
+use crate::guest::RUNNING;
 use crate::guest::Waited;
 use crate::initramfs;
 use crate::job;
@@ -34,6 +35,7 @@ use crate::snapshot;
 use crate::topology::Topology;
 use crate::truth::Truth;
 use crate::truth::TruthOptions;
+use crate::turn;
 use crate::watch;
 
 /// A cold boot takes five seconds; this is for a machine that is very busy.
@@ -71,7 +73,7 @@ pub struct Outcome {
     pub console: String,
     /// How it was run, for reports: `emulated, icount, kernel 6.12.117, 4 nodes, 8 CPUs, 2048 MiB, restored in 0.8 s`.
     pub how: String,
-    /// From starting QEMU until the command could start (restoring or booting).
+    /// From starting QEMU until the command could start (restoring or booting, mounting files).
     pub boot: Duration,
     /// From then until the command's end, as the host's clock has it.
     pub run: Duration,
@@ -214,13 +216,17 @@ impl Lab {
             None => &[],
         };
         job::write(before, command, &work, files.path())?;
+        let _turn = turn::take();
         let started = Instant::now();
         let (mut guest, verb) =
             match snapshot.and_then(|s| self.restore(&s, &machine, accelerator, &work, files.path())) {
                 Some(guest) => (guest, "restored"),
                 None => (self.boot(&machine, accelerator, &work, files.path())?, "booted"),
             };
-        let heard = guest.go(BOOT);
+        let heard = match guest.go(BOOT) {
+            Waited::Seen => guest.wait_for(RUNNING, BOOT),
+            other => other,
+        };
         let boot = started.elapsed();
         let how = format!(
             "{}, kernel {}, {}, {verb} in {:.1} s",
@@ -229,8 +235,19 @@ impl Lab {
             self.topology.summary(),
             boot.as_secs_f64()
         );
-        if heard == Waited::Seen {
-            self.follow(&mut guest, files.path(), &how)?;
+        match heard {
+            Waited::Seen => self.follow(&mut guest, files.path(), &how)?,
+            Waited::Ended => {}
+            Waited::TimedOut => {
+                let (stderr, console) = (String::new(), tail(&guest.said()));
+                return Err(LabError::Hung {
+                    limit: BOOT,
+                    what: "the guest had not come to its command",
+                    how,
+                    stderr,
+                    console,
+                });
+            }
         }
         guest.quit();
         let run = started.elapsed().saturating_sub(boot);
