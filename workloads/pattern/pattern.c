@@ -275,8 +275,38 @@ static void print_counts(const block *b) {
     printf("], \"pages_nowhere\": %" PRIu64 "}", on[MAX_NODES]);
 }
 
+/* What the kernel's NUMA balancing did so far, in the whole system. */
+static void print_balancing(void) {
+    static const char *const keys[] = {"numa_pte_updates", "numa_hint_faults", "numa_hint_faults_local", "numa_pages_migrated"};
+    FILE *file = fopen("/proc/vmstat", "r");
+    char name[64];
+    uint64_t value;
+    bool first = true;
+    while (file && fscanf(file, "%63s %" SCNu64, name, &value) == 2)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            if (!strcmp(name, keys[i])) printf("%s\"%s\": %" PRIu64, first ? "" : ", ", name, value), first = false;
+    if (file) fclose(file);
+}
+
+/* Since the program was started, by the kernel's clock (10 ms steps). */
+static double seconds_since_exec(void) {
+    char text[1024] = "";
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (file && !fgets(text, sizeof text, file)) text[0] = 0;
+    if (file) fclose(file);
+    const char *at = strrchr(text, ')'); /* the name may hold anything */
+    unsigned long long ticks = 0;
+    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, "%llu", &ticks) != 1) return 0;
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9 - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 static void print_placement(double seconds) {
-    printf("{\"seconds\": %.6f, \"blocks\": [", seconds);
+    printf("{\"seconds\": %.6f, \"balancing\": {", seconds);
+    print_balancing();
+    printf("}, \"blocks\": [");
     for (int i = 0; i < the.block_count; i++) {
         if (i) printf(", ");
         print_counts(&the.blocks[i]);
@@ -387,8 +417,8 @@ int main(int count, char **words) {
     pthread_barrier_wait(&the.barrier);
     for (int i = 0; i < the.block_count; i++)
         if (the.blocks[i].move >= 0) move_block(&the.blocks[i]);
-    printf("{\"pid\": %d, \"page_bytes\": %zu, \"nodes\": %d, \"touch_function\": \"touch_part\", \"touch_line\": %d, \"read_function\": \"read_part\", \"read_line\": %d,\n"
-           " \"placement\": [\n  ", getpid(), the.page, the.nodes, touch_line, read_line);
+    printf("{\"pid\": %d, \"page_bytes\": %zu, \"nodes\": %d, \"seconds_since_exec\": %.3f,\n \"touch_function\": \"touch_part\", \"touch_line\": %d, \"read_function\": \"read_part\", \"read_line\": %d,\n"
+           " \"placement\": [\n  ", getpid(), the.page, the.nodes, seconds_since_exec(), touch_line, read_line);
     print_placement(0);
     fflush(stdout);
     fprintf(stderr, "pattern: ready %d\n", getpid());

@@ -10,6 +10,8 @@ const MAX_SCAN_MB_PER_S: u64 = 2560;
 const PERIOD_SLOTS: i64 = 10;
 /// From this many tenths of private or local faults on, scanning slows down (`NUMA_PERIOD_THRESHOLD`).
 const PERIOD_THRESHOLD: i64 = 7;
+/// A task runs this many times as long as its scan took before it scans again (`task_numa_work`: "to limit NUMA PTE scanning overhead to 3% max").
+const RUN_PER_SCAN: u64 = 32;
 /// Pages of 4 KiB in a MiB.
 const PAGES_PER_MB: u64 = 256;
 
@@ -20,6 +22,7 @@ pub(crate) struct ScanLimits {
     pub period_min_ms: u64,
     pub period_max_ms: u64,
     pub size_mb: u64,
+    pub ns_per_page: u64,
 }
 
 impl KernelBalancing {
@@ -92,7 +95,11 @@ impl KernelBalancing {
         let mut unmapped = 0;
         for thread in self.tasks.keys().copied().collect::<Vec<_>>() {
             while let Some(process) = self.tick(thread, seen.now_ns) {
-                unmapped += self.unmap_next(process, seen, actions);
+                let pages = self.unmap_next(process, seen, actions);
+                unmapped += pages;
+                if let Some(task) = self.tasks.get_mut(&thread) {
+                    task.stamp_ns += RUN_PER_SCAN * pages * self.limits.ns_per_page;
+                }
             }
         }
         unmapped

@@ -88,6 +88,30 @@ fn two_faults_in_a_row_from_one_node_are_needed_later() {
 }
 
 #[test]
+fn faults_on_pages_in_place_leave_no_trace() {
+    let mut policy = policy("");
+    policy.decide(&step(100, 1000, Vec::new()));
+    let faults = vec![hint_fault(page(1), 0, 0, 0, 150_000_000), hint_fault(page(1), 2, 2, 0, 160_000_000)];
+    let actions = policy.decide(&step(200, 1000, faults));
+    assert_eq!(migrations(&actions), [(page(1), 2)], "to the kernel this is the page's first fault");
+    assert!(policy.groups.is_empty(), "and thread 0 is not known to share it");
+}
+
+#[test]
+fn a_task_runs_32_times_as_long_as_it_scanned() {
+    let scans_until = |options: &str, end_ms: u64| {
+        let mut policy = policy(options);
+        let scan = |now_ms| unmaps(&policy.decide(&step(now_ms, 1000, Vec::new()))).len();
+        (100..=end_ms).step_by(100).map(scan).sum::<usize>()
+    };
+    // Four tasks, each due once a second: a scan of 1,000 pages at 1 ms each keeps its task from another for 32 s.
+    let quick = scans_until("scan-ns-per-page=0", 10_000);
+    let slow = scans_until("scan-ns-per-page=1000000", 10_000);
+    assert_eq!(slow, 4, "one each");
+    assert!(quick > slow, "{quick}");
+}
+
+#[test]
 fn pages_do_not_move_to_where_they_are() {
     let mut policy = policy("");
     policy.decide(&step(100, 1000, Vec::new()));
