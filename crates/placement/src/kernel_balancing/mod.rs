@@ -2,7 +2,8 @@
 //! kernel's constants and rules, driven by [`Action::Unmap`] and the hint faults that come of it.
 //!
 //! What differs from the kernel, and why, is in `docs/policies.md`: decisions fall every `step-ms` and not inside the fault; one unit of load per running
-//! thread stands for the scheduler's averages; memory tiering and the per-area scan filter of Linux 6.x are left out.
+//! thread stands for the scheduler's averages; memory tiering and the per-area scan filter of Linux 6.x are left out. `docs/kernel-balancing.md` holds it
+//! against Linux 6.12.
 
 mod faults;
 mod place;
