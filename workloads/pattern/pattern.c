@@ -318,7 +318,8 @@ static void print_truth(void) {
     printf("], \"blocks\": [");
     for (int i = 0; i < the.block_count; i++) {
         const block *b = &the.blocks[i];
-        printf("%s\n  {\"name\": \"%s\", \"address\": \"%p\", \"bytes\": %zu, \"pages\": %zu, \"touched_by_node\": %d, \"touched_by_tid\": %d, \"writes\": %s, \"readers\": [",
+        printf("%s\n  {\"name\": \"%s\", \"address\": \"%p\", \"bytes\": %zu, \"pages\": %zu, "
+               "\"touched_by_node\": %d, \"touched_by_tid\": %d, \"writes\": %s, \"readers\": [",
                i ? "," : "", b->name, (void *)b->at, b->bytes, b->bytes / the.page, b->touch,
                b->touch < 0 ? -1 : the.workers[b->touch_thread].tid, b->write ? "true" : "false");
         bool first = true;
@@ -326,7 +327,8 @@ static void print_truth(void) {
             const worker *w = &the.workers[t];
             for (int p = 0; p < w->part_count; p++) {
                 if (w->parts[p].block != i) continue;
-                printf("%s\n    {\"tid\": %d, \"node\": %d, \"first_page\": %zu, \"end_page\": %zu, \"passes\": %" PRIu64 ", \"accesses_per_page\": %" PRIu64 "}",
+                printf("%s\n    {\"tid\": %d, \"node\": %d, \"first_page\": %zu, \"end_page\": %zu, "
+                       "\"passes\": %" PRIu64 ", \"accesses_per_page\": %" PRIu64 "}",
                        first ? "" : ",", w->tid, w->node, w->parts[p].first / the.page, w->parts[p].last / the.page, w->passes,
                        w->passes * (the.page / LINE) * (b->write ? 2 : 1));
                 first = false;
@@ -417,7 +419,8 @@ int main(int count, char **words) {
     pthread_barrier_wait(&the.barrier);
     for (int i = 0; i < the.block_count; i++)
         if (the.blocks[i].move >= 0) move_block(&the.blocks[i]);
-    printf("{\"pid\": %d, \"page_bytes\": %zu, \"nodes\": %d, \"seconds_since_exec\": %.3f,\n \"touch_function\": \"touch_part\", \"touch_line\": %d, \"read_function\": \"read_part\", \"read_line\": %d,\n"
+    printf("{\"pid\": %d, \"page_bytes\": %zu, \"nodes\": %d, \"seconds_since_exec\": %.3f,\n \"touch_function\": \"touch_part\", \"touch_line\": %d, "
+           "\"read_function\": \"read_part\", \"read_line\": %d,\n"
            " \"placement\": [\n  ", getpid(), the.page, the.nodes, seconds_since_exec(), touch_line, read_line);
     print_placement(0);
     fflush(stdout);
