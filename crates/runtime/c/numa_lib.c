@@ -19,7 +19,19 @@ struct bitmask {
 
 enum { MODE_PREFERRED = 1, MODE_BIND = 2, MODE_INTERLEAVE = 3, MODE_LOCAL = 4 };
 
-#define PASS(type, name, ...) (NP_REAL_AS(type, name)(__VA_ARGS__))
+/* On to libnuma. A program may have asked by a weak symbol whether it is there, found ours, and have no libnuma: it gets `absent`, what libnuma answers
+ * where the kernel knows no nodes. */
+#define PASS(absent, type, name, ...)                                     \
+    ({                                                                    \
+        __typeof__(type) pass_ = NP_REAL_AS(type, name);                  \
+        if (pass_ == NULL) errno = ENOSYS;                                \
+        pass_ == NULL ? (absent) : pass_(__VA_ARGS__);                    \
+    })
+#define PASS_VOID(type, name, ...)                                        \
+    do {                                                                  \
+        __typeof__(type) pass_ = NP_REAL_AS(type, name);                  \
+        if (pass_ != NULL) pass_(__VA_ARGS__);                            \
+    } while (0)
 
 static inline uint32_t node_count(void) { return np_arena->config.node_count < 64 ? np_arena->config.node_count : 64; }
 static inline bool is_node(int node) { return node >= 0 && (uint32_t)node < node_count(); }
@@ -40,26 +52,26 @@ static void show_machine(const char *name, uint32_t bits) {
 }
 
 NP_EXPORT int numa_available(void) {
-    if (!np_is_simulated()) return PASS(int (*)(void), numa_available);
+    if (!np_is_simulated()) return PASS(-1, int (*)(void), numa_available);
     show_machine("numa_all_nodes_ptr", node_count());
     show_machine("numa_nodes_ptr", node_count());
     show_machine("numa_all_cpus_ptr", np_arena->config.cpu_count);
     return 0;
 }
 
-#define COUNT(name, value)                                     \
+#define COUNT(name, value, absent)                             \
     NP_EXPORT int name(void) {                                 \
-        if (!np_is_simulated()) return PASS(int (*)(void), name); \
+        if (!np_is_simulated()) return PASS(absent, int (*)(void), name); \
         return (int)(value);                                   \
     }
-COUNT(numa_max_node, node_count() - 1)
-COUNT(numa_num_configured_nodes, node_count())
-COUNT(numa_num_task_nodes, node_count())
-COUNT(numa_num_configured_cpus, np_arena->config.cpu_count)
-COUNT(numa_num_task_cpus, np_arena->config.cpu_count)
+COUNT(numa_max_node, node_count() - 1, 0)
+COUNT(numa_num_configured_nodes, node_count(), 1)
+COUNT(numa_num_task_nodes, node_count(), 1)
+COUNT(numa_num_configured_cpus, np_arena->config.cpu_count, 1)
+COUNT(numa_num_task_cpus, np_arena->config.cpu_count, 1)
 
 NP_EXPORT int numa_node_of_cpu(int cpu) {
-    if (!np_is_simulated()) return PASS(int (*)(int), numa_node_of_cpu, cpu);
+    if (!np_is_simulated()) return PASS(-1, int (*)(int), numa_node_of_cpu, cpu);
     if (cpu >= 0 && cpu < NP_MAX_CPUS)
         for (uint32_t i = 0; i < np_arena->config.cpu_count && i < NP_MAX_CPUS; i++)
             if (np_arena->config.cpu_order[i] == cpu) return np_arena->config.cpu_node[cpu];
@@ -69,14 +81,14 @@ NP_EXPORT int numa_node_of_cpu(int cpu) {
 
 /* The model's memory sizes are not told to the runtime: as much as anybody may ask for, all of it free. */
 NP_EXPORT long long numa_node_size64(int node, long long *free_bytes) {
-    if (!np_is_simulated()) return PASS(long long (*)(int, long long *), numa_node_size64, node, free_bytes);
+    if (!np_is_simulated()) return PASS(-1, long long (*)(int, long long *), numa_node_size64, node, free_bytes);
     long long bytes = is_node(node) && np_arena->config.node_has_memory[node] ? 64ll << 30 : is_node(node) ? 0 : -1;
     if (free_bytes != NULL) *free_bytes = bytes > 0 ? bytes : 0;
     return bytes;
 }
 
 NP_EXPORT long numa_node_size(int node, long *free_bytes) {
-    if (!np_is_simulated()) return PASS(long (*)(int, long *), numa_node_size, node, free_bytes);
+    if (!np_is_simulated()) return PASS(-1, long (*)(int, long *), numa_node_size, node, free_bytes);
     long long free_now, bytes = numa_node_size64(node, &free_now);
     if (free_bytes != NULL) *free_bytes = (long)free_now;
     return (long)bytes;
@@ -84,7 +96,7 @@ NP_EXPORT long numa_node_size(int node, long *free_bytes) {
 
 /* As firmware tables say it: 10 for the own node, others in proportion to idle latency. 0: no such node. */
 NP_EXPORT int numa_distance(int from, int to) {
-    if (!np_is_simulated()) return PASS(int (*)(int, int), numa_distance, from, to);
+    if (!np_is_simulated()) return PASS(0, int (*)(int, int), numa_distance, from, to);
     if (!is_node(from) || !is_node(to)) return 0;
     uint32_t own = np_arena->config.memory_latency_cycles[from][from], other = np_arena->config.memory_latency_cycles[from][to];
     if (from == to || own == 0) return 10;
@@ -102,20 +114,20 @@ static int run_on(struct np_slot *slot, uint64_t nodes) {
 
 NP_EXPORT int numa_run_on_node(int node) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) return PASS(int (*)(int), numa_run_on_node, node);
+    if (slot == NULL) return PASS(-1, int (*)(int), numa_run_on_node, node);
     return run_on(slot, node == -1 ? every_node() : is_node(node) ? 1ull << node : 0);
 }
 
 NP_EXPORT int numa_run_on_node_mask(struct bitmask *nodes) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) return PASS(int (*)(struct bitmask *), numa_run_on_node_mask, nodes);
+    if (slot == NULL) return PASS(-1, int (*)(struct bitmask *), numa_run_on_node_mask, nodes);
     return run_on(slot, mask_of(nodes));
 }
 
 /* The preferred node: that of the policy, else the thread's own. */
 NP_EXPORT int numa_preferred(void) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) return PASS(int (*)(void), numa_preferred);
+    if (slot == NULL) return PASS(0, int (*)(void), numa_preferred);
     const struct np_sim_slot *sim = np_ss(slot);
     return sim->policy_mode == MODE_PREFERRED && sim->policy_nodes != 0 ? __builtin_ctzll(sim->policy_nodes) : (int)slot->node;
 }
@@ -141,28 +153,28 @@ static void set_range(void *start, size_t bytes, int mode, uint64_t nodes) { np_
 
 NP_EXPORT void numa_tonode_memory(void *start, size_t bytes, int node) {
     if (np_is_simulated()) set_range(start, bytes, MODE_BIND, is_node(node) ? 1ull << node : 0);
-    else PASS(void (*)(void *, size_t, int), numa_tonode_memory, start, bytes, node);
+    else PASS_VOID(void (*)(void *, size_t, int), numa_tonode_memory, start, bytes, node);
 }
 
 NP_EXPORT void numa_tonodemask_memory(void *start, size_t bytes, struct bitmask *nodes) {
     if (np_is_simulated()) set_range(start, bytes, MODE_BIND, mask_of(nodes));
-    else PASS(void (*)(void *, size_t, struct bitmask *), numa_tonodemask_memory, start, bytes, nodes);
+    else PASS_VOID(void (*)(void *, size_t, struct bitmask *), numa_tonodemask_memory, start, bytes, nodes);
 }
 
 NP_EXPORT void numa_interleave_memory(void *start, size_t bytes, struct bitmask *nodes) {
     if (np_is_simulated()) set_range(start, bytes, MODE_INTERLEAVE, mask_of(nodes));
-    else PASS(void (*)(void *, size_t, struct bitmask *), numa_interleave_memory, start, bytes, nodes);
+    else PASS_VOID(void (*)(void *, size_t, struct bitmask *), numa_interleave_memory, start, bytes, nodes);
 }
 
 NP_EXPORT void numa_setlocal_memory(void *start, size_t bytes) {
     if (np_is_simulated()) set_range(start, bytes, MODE_LOCAL, 0);
-    else PASS(void (*)(void *, size_t), numa_setlocal_memory, start, bytes);
+    else PASS_VOID(void (*)(void *, size_t), numa_setlocal_memory, start, bytes);
 }
 
 NP_EXPORT int numa_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags) {
     extern long move_pages(int, unsigned long, void **, const int *, int *, int);
     if (np_is_simulated()) return (int)move_pages(pid, count, pages, nodes, status, flags);
-    return PASS(int (*)(int, unsigned long, void **, const int *, int *, int), numa_move_pages, pid, count, pages, nodes, status, flags);
+    return PASS(-1, int (*)(int, unsigned long, void **, const int *, int *, int), numa_move_pages, pid, count, pages, nodes, status, flags);
 }
 
 /* ---- allocation: whole pages, as libnuma does it ---- */
@@ -193,27 +205,27 @@ static void *allocate(size_t bytes, int mode, uint64_t nodes, struct np_regs cal
 
 NP_EXPORT void *numa_alloc_onnode(size_t bytes, int node) {
     if (np_is_simulated()) return allocate(bytes, MODE_BIND, is_node(node) ? 1ull << node : 0, NP_CALLER_REGS());
-    return RECORDED(PASS(void *(*)(size_t, int), numa_alloc_onnode, bytes, node), bytes);
+    return RECORDED(PASS(NULL, void *(*)(size_t, int), numa_alloc_onnode, bytes, node), bytes);
 }
 
 NP_EXPORT void *numa_alloc_local(size_t bytes) {
     if (np_is_simulated()) return allocate(bytes, MODE_LOCAL, 0, NP_CALLER_REGS());
-    return RECORDED(PASS(void *(*)(size_t), numa_alloc_local, bytes), bytes);
+    return RECORDED(PASS(NULL, void *(*)(size_t), numa_alloc_local, bytes), bytes);
 }
 
 NP_EXPORT void *numa_alloc_interleaved(size_t bytes) {
     if (np_is_simulated()) return allocate(bytes, MODE_INTERLEAVE, every_node(), NP_CALLER_REGS());
-    return RECORDED(PASS(void *(*)(size_t), numa_alloc_interleaved, bytes), bytes);
+    return RECORDED(PASS(NULL, void *(*)(size_t), numa_alloc_interleaved, bytes), bytes);
 }
 
 NP_EXPORT void *numa_alloc_interleaved_subset(size_t bytes, struct bitmask *nodes) {
     if (np_is_simulated()) return allocate(bytes, MODE_INTERLEAVE, mask_of(nodes), NP_CALLER_REGS());
-    return RECORDED(PASS(void *(*)(size_t, struct bitmask *), numa_alloc_interleaved_subset, bytes, nodes), bytes);
+    return RECORDED(PASS(NULL, void *(*)(size_t, struct bitmask *), numa_alloc_interleaved_subset, bytes, nodes), bytes);
 }
 
 NP_EXPORT void *numa_alloc(size_t bytes) {
     if (np_is_simulated()) return allocate(bytes, 0, 0, NP_CALLER_REGS());
-    return RECORDED(PASS(void *(*)(size_t), numa_alloc, bytes), bytes);
+    return RECORDED(PASS(NULL, void *(*)(size_t), numa_alloc, bytes), bytes);
 }
 
 NP_EXPORT void numa_free(void *block, size_t bytes) {
@@ -221,7 +233,7 @@ NP_EXPORT void numa_free(void *block, size_t bytes) {
     if (!np_is_simulated()) {
         struct np_slot *slot = np_self();
         bool entered = slot != NULL && np_enter(slot);
-        PASS(void (*)(void *, size_t), numa_free, block, bytes);
+        PASS_VOID(void (*)(void *, size_t), numa_free, block, bytes);
         if (entered) np_leave(slot);
         return;
     }
@@ -231,7 +243,7 @@ NP_EXPORT void numa_free(void *block, size_t bytes) {
 
 NP_EXPORT void *numa_realloc(void *old, size_t old_bytes, size_t bytes) {
     np_record_free(old);
-    if (!np_is_simulated()) return RECORDED(PASS(void *(*)(void *, size_t, size_t), numa_realloc, old, old_bytes, bytes), bytes);
+    if (!np_is_simulated()) return RECORDED(PASS(NULL, void *(*)(void *, size_t, size_t), numa_realloc, old, old_bytes, bytes), bytes);
     void *block = allocate(bytes, 0, 0, NP_CALLER_REGS());
     if (block == NULL || old == NULL) return block;
     size_t common = old_bytes < bytes ? old_bytes : bytes;

@@ -87,6 +87,15 @@ fn programs_run_the_same_without_a_usable_arena() {
 }
 
 #[test]
+fn a_program_that_asks_for_libnuma_and_has_none_is_told_so() {
+    let program = compile("weak_numa.c", "weak-numa", &["-O1"]);
+    let plain = Command::new(&program).env("LD_PRELOAD", tracker()).env_remove("NUMAPILOT_ARENA").status();
+    let plain = plain.expect("program starts");
+    assert!(plain.success(), "{plain}");
+    record_with(Arena::new(4, 1 << 16), &program, &[], |_| {}).assert_success();
+}
+
+#[test]
 fn a_dead_recorder_stops_the_recording_and_not_the_program() {
     let program = compile("alloc_churn.cpp", "churn-dead", &["-O1", "-fno-builtin"]);
     let mut gone = Command::new("true").spawn().expect("true");
