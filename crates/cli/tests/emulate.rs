@@ -76,7 +76,7 @@ fn lines_are_counted_exactly_and_the_program_is_left_as_it_is() {
     assert_eq!((ran.code, ran.stdout.as_str()), (7, "7340032\n"), "{}", ran.stderr);
     let report = report_json(&trace, &[]);
     let table = site(&report, "table");
-    let total = number(&report, "/headline/totals/memory_accesses/value") * number(table, "/share/value");
+    let total = number(&report, "/headline/totals/accesses/value") * number(table, "/share/value");
     // 65,536 lines: written once, read by three nodes that never had them. The fourth reader shares main's L3, which holds all of them but what 4 MiB of 6 displace.
     let lines = 65_536.0;
     assert!((4.0 * lines * 0.97..5.0 * lines * 1.03).contains(&total), "{total} accesses of {lines} lines");
@@ -135,7 +135,7 @@ fn real_programs_run_with_what_they_start() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{}", ran.stderr);
     let report = report_json(&trace, &[]);
     // The shell, and five programs that it started: each has accesses of its own only if it ran in the emulator.
-    let processes = number(&report, "/recording/processes");
+    let processes = number(&report, "/recording/process_count");
     assert!(processes >= 6.0, "{processes} processes");
     // bash waits for its children in a signal handler, which needs an aligned stack.
     let ran = emulate(&trace, &[], Path::new("/bin/bash"), &["-c", "x=$(echo a | cat); echo $x"]);
@@ -204,7 +204,7 @@ fn agree((name, arguments, object): (&str, &[&str], &str)) {
     let (first, second) = (report_json(&first, &["--top", "100"]), report_json(&second, &["--top", "100"]));
     let remote = "/headline/totals/remote_share";
     assert_close(&format!("{name}: remote share"), share(&first, remote), share(&second, remote));
-    let total = "/headline/totals/memory_accesses/value";
+    let total = "/headline/totals/accesses/value";
     let ratio = number(&second, total) / number(&first, total);
     eprintln!("{name}: memory accesses, emulate over instrument: {ratio:.3}");
     assert!(
