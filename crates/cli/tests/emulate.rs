@@ -77,7 +77,8 @@ fn lines_are_counted_exactly_and_the_program_is_left_as_it_is() {
     let report = report_json(&trace, &[]);
     let table = site(&report, "table");
     let total = number(&report, "/headline/totals/accesses/value") * number(table, "/share/value");
-    // 65,536 lines: written once, read by three nodes that never had them. The fourth reader shares main's L3, which holds all of them but what 4 MiB of 6 displace.
+    // 65,536 lines: written once, read by three nodes that never had them. The fourth reader shares main's L3,
+    // which holds all of them but what 4 MiB of 6 displace.
     let lines = 65_536.0;
     assert!((4.0 * lines * 0.97..5.0 * lines * 1.03).contains(&total), "{total} accesses of {lines} lines");
     let writes = number(table, "/writes/value") * total;
