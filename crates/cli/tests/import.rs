@@ -192,7 +192,20 @@ fn what_is_no_sound_recording_is_refused_by_name() {
     refuse(&damaged, &["at byte", "a record's size cannot be 3", "damaged"]);
     let folder_input = run(&["import", folder.path().to_str().expect("UTF-8")]);
     assert_eq!(folder_input.code, 1);
-    assert!(folder_input.stderr.contains("is a folder"), "{}", folder_input.stderr);
+    assert!(folder_input.stderr.contains("is a folder without the file `data`"), "{}", folder_input.stderr);
+}
+
+/// `perf record --threads` writes a folder: one file with the facts, and one per thread with records only.
+#[test]
+fn folders_of_recorder_threads_are_one_recording() {
+    let folder = scratch();
+    let (meta, _) = imported(&testdata("perf/threads.data"), folder.path());
+    assert_eq!(
+        meta["import"]["samples"],
+        fs::read_to_string(testdata("perf/threads.txt")).unwrap().trim().parse::<u64>().unwrap()
+    );
+    assert_eq!(meta["import"]["undecodable_records"], 0);
+    assert_eq!(meta["import"]["accesses"], meta["import"]["page_faults"]);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn decoded(path: &Path, fields: &str) -> Decoded {
 /// Compares every recording in a folder; how many rows were equal.
 fn compare(folder: &Path) -> usize {
     let mut names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    names.retain(|path| path.extension().is_some_and(|extension| extension == "data"));
+    names.retain(|path| path.is_file() && path.extension().is_some_and(|extension| extension == "data"));
     names.sort();
     assert!(names.len() >= 6, "{} recordings in {}", names.len(), folder.display());
     let mut total = 0;

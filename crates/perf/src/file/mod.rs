@@ -10,7 +10,7 @@ mod header;
 mod walker;
 
 pub use features::{CacheFact, Features, MemoryNode, NodeFact, feature};
-pub use walker::{Item, Walker};
+pub use walker::{Item, Part, Walker};
 
 use std::path::PathBuf;
 
@@ -53,7 +53,7 @@ pub enum FileError {
         /// What the decompressor says.
         why: String,
     },
-    /// A folder of files, as `perf record --threads` writes.
-    #[error("{}: is a folder: recordings of `perf record --threads` are not read; record without it", .0.display())]
+    /// A folder, but none that `perf record --threads` writes.
+    #[error("{}: is a folder without the file `data` that `perf record --threads` writes; give the file or folder that perf wrote", .0.display())]
     Folder(PathBuf),
 }

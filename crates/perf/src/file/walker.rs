@@ -52,6 +52,18 @@ pub struct Walker<R> {
     problems: Vec<String>,
     /// The record given last, whose body is in `buffer`.
     current: Option<(Header, u64)>,
+    /// Files of further records, the next one last.
+    parts: Vec<Part<R>>,
+}
+
+/// A file with nothing but records: of one thread of `perf record --threads`.
+pub struct Part<R> {
+    /// Its bytes.
+    pub reader: R,
+    /// Its name, for messages.
+    pub path: PathBuf,
+    /// How many bytes it has.
+    pub length: u64,
 }
 
 impl<R: Read + Seek> Walker<R> {
@@ -188,7 +200,34 @@ impl<R: Read> Walker<R> {
             aux: Vec::new(),
             problems: Vec::new(),
             current: None,
+            parts: Vec::new(),
         })
+    }
+
+    /// Goes on with the records of these files after its own, in this order. Each thread's records are in order of time only among themselves.
+    #[must_use]
+    pub fn with_parts(mut self, mut parts: Vec<Part<R>>) -> Walker<R> {
+        parts.reverse();
+        self.parts = parts;
+        self
+    }
+
+    /// Whether files with older records may still come.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Goes on with the next part; false if there is none.
+    fn begin_part(&mut self) -> bool {
+        let Some(part) = self.parts.pop() else { return false };
+        if let Some(at) = self.torn_at.take() {
+            self.problems.push(format!("{} ends in the middle of a record at byte {at}", self.path.display()));
+        }
+        // Each thread compressed its own records.
+        self.expander = None;
+        (self.reader, self.path, self.offset, self.end) = (part.reader, part.path, 0, part.length);
+        true
     }
 
     fn add_event(&mut self, attr: EventAttr, ids: Vec<u64>) {
@@ -306,21 +345,23 @@ impl<R: Read> Walker<R> {
                 self.aux.clear();
                 return Ok(self.current());
             }
-            if self.offset.saturating_add(Header::BYTES as u64) > self.end {
-                return Ok(None);
-            }
             let at = self.offset;
-            if !self.fill(Header::BYTES)? {
+            if at.saturating_add(Header::BYTES as u64) > self.end || !self.fill(Header::BYTES)? {
+                if self.begin_part() {
+                    continue;
+                }
                 return Ok(None);
             }
             let header = Header::decode(&mut Bytes::new(&self.buffer, at, self.endian())).map_err(self.malformed())?;
             let body = usize::from(header.size) - Header::BYTES;
             if self.offset.saturating_add(body as u64) > self.end {
                 self.torn_at = Some(self.end);
-                return Ok(None);
+                self.end = self.offset;
+                continue;
             }
             if !self.fill(body)? {
-                return Ok(None);
+                self.end = self.offset;
+                continue;
             }
             if self.take_in(header, at)? {
                 continue;

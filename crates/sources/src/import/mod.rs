@@ -12,7 +12,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use numapilot_perf::abi::kind;
-use numapilot_perf::file::Walker;
+use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, WriterOptions};
 use numapilot_trace::wire::Clock;
@@ -67,12 +67,43 @@ pub fn import(options: &ImportOptions) -> Result<Imported, SourceError> {
     };
     let file = File::open(path).map_err(fail)?;
     let kind = file.metadata().map_err(fail)?;
+    if kind.is_dir() {
+        return Import::run(folder(path)?, options);
+    }
     let reader = BufReader::with_capacity(READ_BYTES, file);
-    if kind.is_file() || kind.is_dir() {
+    if kind.is_file() {
         Import::run(Walker::open(reader, path)?, options)
     } else {
         Import::run(Walker::open_stream(reader, path)?, options)
     }
+}
+
+/// A folder that `perf record --threads` wrote: `data` says everything, `data.0`, `data.1`, ... have the records of one thread each.
+fn folder(path: &Path) -> Result<Walker<BufReader<File>>, SourceError> {
+    let open = |path: &Path| -> std::io::Result<(BufReader<File>, u64)> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok((BufReader::with_capacity(READ_BYTES, file), length))
+    };
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |source| FileError::Io { path, offset: 0, source }
+    };
+    let main = path.join("data");
+    if !main.is_file() {
+        return Err(FileError::Folder(path.to_owned()).into());
+    }
+    let walker = Walker::open(open(&main).map_err(fail(&main))?.0, &main)?;
+    let mut parts = Vec::new();
+    for number in 0.. {
+        let part = path.join(format!("data.{number}"));
+        if !part.is_file() {
+            break;
+        }
+        let (reader, length) = open(&part).map_err(fail(&part))?;
+        parts.push(Part { reader, path: part, length });
+    }
+    Ok(walker.with_parts(parts))
 }
 
 struct Import<R> {
@@ -113,7 +144,7 @@ impl<R: Read> Import<R> {
         while let Some(item) = self.walker.next()? {
             match item.header.kind {
                 kind::FINISHED_ROUND => {
-                    if !self.queue.has_aux() {
+                    if !self.queue.has_aux() && !self.walker.has_parts() {
                         self.flush(false)?;
                     }
                 }
