@@ -42,16 +42,29 @@ pub enum SourceError {
         /// The next step.
         remedy: String,
     },
+    /// An engine cannot work on this machine, whatever the program.
+    #[error("engine {engine} does not work here: {reason}; {remedy}")]
+    EngineUnavailable {
+        /// The engine's name.
+        engine: &'static str,
+        /// What is wrong.
+        reason: String,
+        /// The next step.
+        remedy: String,
+    },
+    /// What the kernel says of its PMUs is nonsense.
+    #[error(transparent)]
+    Pmu(#[from] numapilot_perf::pmu::PmuError),
     /// An engine of the design that this version does not have.
     #[error(
-        "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `fault` or `track`"
+        "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`"
     )]
     EngineNotAvailable {
         /// As the user wrote it.
         name: String,
     },
     /// Not an engine at all.
-    #[error("there is no engine `{name}`; use `auto`, `instrument`, `emulate`, `fault` or `track`")]
+    #[error("there is no engine `{name}`; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`")]
     EngineUnknown {
         /// As the user wrote it.
         name: String,

@@ -15,6 +15,7 @@ use numapilot_trace::wire;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
+use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
@@ -137,7 +138,8 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let listener = options.progress.take();
     let options = options;
     let target = resolve_target(&options.command)?;
-    let selection = select(options.engine, &target, &options.command)?;
+    let diagnose = || doctor::diagnose(&doctor::probe());
+    let selection = select(options.engine, &target, &options.command, options.machine, diagnose)?;
     let start = HostInstant::now();
     let library = library::unpacked()?;
     let emulator = emulator_for(selection.engine, &target)?;
@@ -393,7 +395,7 @@ impl Watch<'_, '_> {
 
     fn program_time(&self) -> Duration {
         match self.clock.engine {
-            Engine::Track | Engine::Fault => self.began.elapsed(),
+            Engine::Track | Engine::Fault | Engine::Pmu => self.began.elapsed(),
             Engine::Instrument | Engine::Emulate => {
                 let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
                 let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));

@@ -1,10 +1,11 @@
 //! Which engine records a program, and why not a better one.
 //!
 //! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
-//! it in QEMU (`crate::emulated`); `fault` the page faults of any program, on this machine; `track` the lifecycles of any dynamically linked program. All
-//! preload the same library, so they need a program whose dynamic loader will load it; only `fault` does without, and then knows of mappings, but of no heap
-//! blocks.
+//! it in QEMU (`crate::emulated`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
+//! lifecycles of any dynamically linked program. All preload the same library, so they need a program whose dynamic loader will load it; only `pmu` and
+//! `fault` do without, and then know of mappings, but of no heap blocks. What `auto` takes: [`auto`].
 
+mod auto;
 mod binary;
 mod resolve;
 
@@ -18,6 +19,10 @@ pub use binary::Binary;
 pub use binary::BinaryKind;
 pub use resolve::Target;
 
+use numapilot_machine::Machine;
+use numapilot_machine::MachineSource;
+
+use crate::doctor::Diagnosis;
 use crate::error::SourceError;
 
 /// An engine that this version has.
@@ -31,6 +36,8 @@ pub enum Engine {
     Track,
     /// Page faults, by the running kernel: who touches each page first, and on kernels that balance, who uses it later.
     Fault,
+    /// Memory accesses that the processor samples (AMD IBS, Intel PEBS, Arm SPE), with their latencies.
+    Pmu,
 }
 
 impl Engine {
@@ -41,6 +48,7 @@ impl Engine {
             Engine::Emulate => "emulate",
             Engine::Track => "track",
             Engine::Fault => "fault",
+            Engine::Pmu => "pmu",
         }
     }
 
@@ -76,7 +84,8 @@ impl FromStr for EngineChoice {
             "emulate" => Ok(EngineChoice::Only(Engine::Emulate)),
             "track" => Ok(EngineChoice::Only(Engine::Track)),
             "fault" => Ok(EngineChoice::Only(Engine::Fault)),
-            "pmu" | "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
+            "pmu" => Ok(EngineChoice::Only(Engine::Pmu)),
+            "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
             _ => Err(SourceError::EngineUnknown { name: name.to_owned() }),
         }
     }
@@ -113,11 +122,18 @@ const LAUNCHERS: &[&str] = &[
     "gdb",
 ];
 
-/// Chooses the engine for `command` (its first word already resolved to `target`).
+/// Chooses the engine for `command` (its first word already resolved to `target`). `machine`: of the recording; `diagnose`: which engines work here, asked
+/// only where that matters.
 ///
 /// # Errors
 /// Where no engine can record the program, or the one asked for by name cannot: with the reason and the remedy.
-pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Result<Selection, SourceError> {
+pub fn select(
+    choice: EngineChoice,
+    target: &Target,
+    command: &[OsString],
+    machine: &Machine,
+    diagnose: impl FnOnce() -> Diagnosis,
+) -> Result<Selection, SourceError> {
     let binary = &target.binary;
     let mut notes = Vec::new();
     if let Some(script) = &target.script {
@@ -130,8 +146,8 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
     let obstacle = preload_obstacle(binary);
     let has_tracker = obstacle.is_none();
     match (obstacle, choice) {
-        (Some((reason, _)), EngineChoice::Only(Engine::Fault)) => notes.push(format!(
-            "{}: {reason}: its mappings are known from the kernel alone and its heap blocks are not, so faults in the heap are shown under the \
+        (Some((reason, _)), EngineChoice::Only(Engine::Fault | Engine::Pmu)) => notes.push(format!(
+            "{}: {reason}: its mappings are known from the kernel alone and its heap blocks are not, so accesses to the heap are shown under the \
              allocator's or anonymous memory",
             binary.path.display()
         )),
@@ -144,7 +160,7 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
     let starts_others = target.script.is_some() || is_launcher(&binary.path);
     let refusal = instrument_refusal(binary, starts_others);
     match (choice, binary.instrumented) {
-        (EngineChoice::Only(engine @ (Engine::Track | Engine::Fault)), instrumented) => {
+        (EngineChoice::Only(engine @ (Engine::Track | Engine::Fault | Engine::Pmu)), instrumented) => {
             if instrumented && engine == Engine::Track {
                 notes.push("the program is instrumented, but engine track records no accesses".to_owned());
             }
@@ -172,8 +188,13 @@ pub fn select(choice: EngineChoice, target: &Target, command: &[OsString]) -> Re
                 notes.push(format!("{} starts {}, which is instrumented", binary.path.display(), inner.display()));
                 return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker });
             }
-            notes.push("engine track records objects and threads, but no accesses".to_owned());
-            Ok(Selection { engine: Engine::Track, refusals: vec![refusal], notes, has_tracker })
+            let is_live = matches!(machine.source(), MachineSource::Live { .. });
+            let (engine, mut refusals) = auto::choose(is_live, diagnose);
+            refusals.insert(0, refusal);
+            if engine == Engine::Track {
+                notes.push("engine track records objects and threads, but no accesses".to_owned());
+            }
+            Ok(Selection { engine, refusals, notes, has_tracker })
         }
     }
 }

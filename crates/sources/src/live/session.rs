@@ -24,13 +24,18 @@ use super::news::News;
 use super::open::EventSet;
 use super::open::RingSize;
 use super::open::Scope;
+use super::pmu;
+use super::pmu::Pace;
+use super::pmu::PmuOptions;
 use super::time::ClockPair;
 use super::wake::Wake;
 use super::words;
 use crate::arena::Arena;
+use crate::doctor;
 use crate::engine::Engine;
 use crate::error::SourceError;
 use crate::options::RecordOptions;
+use crate::options::Sampling;
 use crate::record::Recording;
 use crate::sampled::EventFact;
 use crate::sampled::Output;
@@ -62,8 +67,33 @@ impl Live {
     pub fn for_program(engine: Engine, options: &RecordOptions<'_>) -> Result<Option<Live>, SourceError> {
         match engine {
             Engine::Fault => Live::faults(&Scope::Children, options.ring_bytes, options.max_stack_depth).map(Some),
+            Engine::Pmu => Live::accesses(&Scope::Children, options).map(Some),
             Engine::Instrument | Engine::Emulate | Engine::Track => Ok(None),
         }
+    }
+
+    /// Opens the events by which this machine's processor samples memory accesses.
+    ///
+    /// # Errors
+    /// No way of sampling works here, with the reasons and the remedies; or the kernel refuses after all.
+    pub fn accesses(scope: &Scope, options: &RecordOptions<'_>) -> Result<Live, SourceError> {
+        let facts = doctor::probe();
+        let is_system = *scope == Scope::System;
+        let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
+        let pace = match options.sampling {
+            Sampling::Period(period) => Pace::Fixed(period),
+            // The rate is the whole recording's; each CPU gets its share, as if all were busy.
+            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.cpus.max(1)).max(1)),
+        };
+        let max_stack = u16::try_from(options.max_stack_depth).unwrap_or(u16::MAX);
+        let wanted = PmuOptions { pace, least_latency: 0, max_stack, is_system };
+        let plan = pmu::plan(&pmus, &facts.samplers, &wanted)?;
+        if plan.requests.is_empty() {
+            return Err(no_sampling(&facts));
+        }
+        let size = RingSize { bytes: options.ring_bytes as usize };
+        let set = EventSet::open(&plan.requests, scope, size)?;
+        Live::new(set, plan.requests, plan.notes)
     }
 
     /// Opens the page faults of a scope: those of the kernel on behalf of the programs as well, where this user may see them.
@@ -131,7 +161,7 @@ impl Live {
     ) -> Option<(Reader<'a>, Option<Arc<News>>)> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let news = tracker.map(|_| Arc::new(News::default()));
-        let places = Places::of_machine(machine, self.facts());
+        let places = Places::of_machine(machine, self.facts()).with_blocks(Path::new("/"));
         let asks_homes = places.only_node().is_none();
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
         let known = Upbringing { tracker: path, knows_all_mappings: true, ..Upbringing::default() };
@@ -186,4 +216,15 @@ impl Live {
         recording.samples = recording.samples.max(samples);
         recording.events = Some(words::counts(outcome));
     }
+}
+
+/// Why engine `pmu` cannot work here: the first reason, and what is to be done.
+fn no_sampling(facts: &doctor::Facts) -> SourceError {
+    let diagnosis = doctor::diagnose(facts);
+    let obstacle = diagnosis.engine("pmu").and_then(|finding| finding.obstacles.first());
+    let (reason, remedy) = obstacle.map_or_else(
+        || ("no way of sampling works here".to_owned(), "`numapilot doctor` lists the engines that do".to_owned()),
+        |obstacle| (obstacle.reason.clone(), obstacle.remedy.clone()),
+    );
+    SourceError::EngineUnavailable { engine: "pmu", reason, remedy }
 }

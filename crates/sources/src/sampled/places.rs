@@ -1,9 +1,14 @@
 //! What samples are judged by: what their events are, which node a CPU belongs to, and whose memory an address or a distance names.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 
 use numapilot_machine::{Machine, NodeId};
 use numapilot_perf::data_src::{Distance, Level};
+
+/// No machine has more memory blocks: 52 bits of physical address over blocks of 128 MiB.
+const BLOCKS_MAX: usize = 1 << 25;
 
 /// What an event's samples are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +62,30 @@ impl Places {
             }
         }
         places
+    }
+
+    /// With the kernel's map of memory blocks under `root` (`/sys/devices/system/memory`), by which physical addresses name nodes. Machines without
+    /// memory hot-plug have none; homes are then asked for.
+    pub fn with_blocks(mut self, root: &Path) -> Places {
+        let text = fs::read_to_string(root.join("sys/devices/system/memory/block_size_bytes")).unwrap_or_default();
+        self.block_bytes = u64::from_str_radix(text.trim(), 16).unwrap_or(0);
+        for &node in &self.memory_nodes {
+            let folder = root.join(format!("sys/devices/system/node/node{}", node.0));
+            let names = fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let numbers = names.filter_map(|name| name.strip_prefix("memory")?.parse::<usize>().ok());
+            let mut blocks = Vec::new();
+            for number in numbers.filter(|&number| number < BLOCKS_MAX) {
+                if blocks.len() <= number / 64 {
+                    blocks.resize(number / 64 + 1, 0);
+                }
+                blocks[number / 64] |= 1 << (number % 64);
+            }
+            self.blocks.push(MemoryBlocks { node, blocks });
+        }
+        self
     }
 
     /// CPU of an event's id.
@@ -128,6 +157,24 @@ mod tests {
         );
         assert_eq!(Places::default().node_of_physical(0), None);
         assert_eq!(places.only_node(), None);
+    }
+
+    #[test]
+    fn memory_blocks_are_read_from_the_kernels_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |path: &str, text: &str| {
+            let path = root.path().join("sys/devices/system").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        make("memory/block_size_bytes", "8000000\n");
+        for (node, block) in [(0, 0), (0, 1), (1, 2), (1, 130)] {
+            make(&format!("node/node{node}/memory{block}"), "");
+        }
+        make("node/node1/meminfo", "");
+        let places = Places { memory_nodes: vec![NodeId(0), NodeId(1)], ..Places::default() }.with_blocks(root.path());
+        let node = |block: u64| places.node_of_physical(block * 0x800_0000 + 5).map(|node| node.0);
+        assert_eq!([node(0), node(1), node(2), node(3), node(130)], [Some(0), Some(0), Some(1), None, Some(1)]);
     }
 
     #[test]

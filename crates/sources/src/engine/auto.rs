@@ -1,0 +1,78 @@
+//! `--engine auto`: the first engine that works, in an order that follows from what was asked.
+//!
+//! 1. A program that was built with `numapilot cc` is recorded as what it was built for: `instrument`. So it is where a machine model is named
+//!    (`--machine opteron-8385`), for only engines that simulate can have a program run on another machine.
+//! 2. Else the hardware: `pmu` has real accesses with real latencies, at full speed.
+//! 3. Else the kernel: `fault` has who touches which page first, on almost any machine.
+//! 4. Else `track`, which has no accesses.
+//!
+//! `emulate` is never taken unasked: it makes the program several times slower.
+
+use super::{Engine, Refusal};
+use crate::doctor::Diagnosis;
+
+/// Engines for a program that is not instrumented, on the machine that this is, the best first.
+const ORDER: [Engine; 3] = [Engine::Pmu, Engine::Fault, Engine::Track];
+
+/// The best engine for an uninstrumented program, and why the better ones refused. `track` is there whatever the diagnosis says: what is in its way
+/// is found when the program is started.
+pub(super) fn choose(is_live_machine: bool, diagnose: impl FnOnce() -> Diagnosis) -> (Engine, Vec<Refusal>) {
+    if !is_live_machine {
+        return (Engine::Track, Vec::new());
+    }
+    let diagnosis = diagnose();
+    let mut refusals = Vec::new();
+    for engine in ORDER {
+        let finding = diagnosis.engine(engine.name());
+        if engine == Engine::Track || finding.is_some_and(|finding| finding.works) {
+            return (engine, refusals);
+        }
+        let obstacles = finding.map(|finding| finding.obstacles.as_slice()).unwrap_or_default();
+        refusals.extend(obstacles.iter().map(|obstacle| Refusal {
+            engine,
+            reason: obstacle.reason.clone(),
+            remedy: obstacle.remedy.clone(),
+        }));
+    }
+    (Engine::Track, refusals)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Captured and composed facts of machines, and what is taken on each.
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::doctor::{Facts, diagnose};
+
+    fn taken(name: &str, is_live_machine: bool) -> (Engine, Vec<Refusal>) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/doctor").join(format!("{name}.json"));
+        let facts: Facts = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        choose(is_live_machine, || diagnose(&facts))
+    }
+
+    #[test]
+    fn the_first_that_works_is_taken_and_the_others_say_why_not() {
+        for (machine, engine, refused) in [
+            ("amd-zen4-root", Engine::Pmu, vec![]),
+            ("arm-altra", Engine::Pmu, vec![]),
+            ("intel-spr-unprivileged", Engine::Pmu, vec![]),
+            ("firecracker", Engine::Fault, vec![Engine::Pmu]),
+            ("amd-zen2-old-kernel", Engine::Fault, vec![Engine::Pmu]),
+            ("docker", Engine::Track, vec![Engine::Pmu, Engine::Fault]),
+            ("intel-spr-ubuntu-paranoid-4", Engine::Track, vec![Engine::Pmu, Engine::Fault]),
+        ] {
+            let (chosen, refusals) = taken(machine, true);
+            let mut engines: Vec<Engine> = refusals.iter().map(|refusal| refusal.engine).collect();
+            engines.dedup();
+            assert_eq!((chosen, engines), (engine, refused), "{machine}");
+            assert!(refusals.iter().all(|refusal| !refusal.reason.is_empty() && !refusal.remedy.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_named_machine_model_leaves_no_choice_but_simulating() {
+        assert_eq!(taken("amd-zen4-root", false), (Engine::Track, vec![]));
+    }
+}
