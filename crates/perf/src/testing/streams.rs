@@ -271,8 +271,9 @@ pub fn faults(count: u64) -> DataFile {
     DataFile { endian, events: vec![(attr, IDS.to_vec())], records, features }
 }
 
-/// A sampled operation as packets.
-fn packets(truth: &Truth) -> Vec<u8> {
+/// A sampled operation as SPE packets, with the timer's ticks at that moment.
+#[must_use]
+pub fn packets(truth: &Truth, ticks: u64) -> Vec<u8> {
     let mut out = Out::new(Endian::Little);
     let refill = truth.level != Level::L1;
     let last_miss = truth.level == Level::Ram;
@@ -296,8 +297,7 @@ fn packets(truth: &Truth) -> Vec<u8> {
         out.raw(&[0x43, source]);
     }
     out.raw(&[0x65]).u32(truth.tid);
-    // Ticks of 10 ns since the clock's zero.
-    out.raw(&[0x71]).u64(truth.time / 10);
+    out.raw(&[0x71]).u64(ticks);
     out.bytes
 }
 
@@ -317,7 +317,9 @@ pub fn spe(count: u64) -> DataFile {
     conversion.words(&[0, 10, 0]);
     records.insert(1, record(kind::TIME_CONV, 0, &conversion.bytes, endian));
     for cpu in [0, 2] {
-        let mut trace: Vec<u8> = truth(count).iter().filter(|truth| truth.cpu == cpu).flat_map(packets).collect();
+        // Ticks of 10 ns since the clock's zero.
+        let of_cpu = truth(count).into_iter().filter(|truth| truth.cpu == cpu);
+        let mut trace: Vec<u8> = of_cpu.flat_map(|truth| packets(&truth, truth.time / 10)).collect();
         trace.resize(trace.len().next_multiple_of(8), 0);
         let mut body = Out::new(endian);
         body.words(&[trace.len() as u64, 0, 0]).u32(cpu).u32(u32::MAX).u32(cpu).u32(0);

@@ -16,7 +16,9 @@ use numapilot_perf::Record;
 use numapilot_perf::SideBand;
 use numapilot_perf::TaskChange;
 use numapilot_perf::abi::kind;
+use numapilot_perf::spe::SourceTable;
 
+use super::aux::AuxCounts;
 use super::homes::Asked;
 use super::homes::Homes;
 use super::news::News;
@@ -44,6 +46,9 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Samples older than this part of it are not asked for their pages' homes any more.
 const PATIENCE_PER_ANSWER: u64 = 4;
+
+/// A CPU's AUX area is no single task's.
+const NO_TASK: u32 = u32::MAX;
 
 /// Running totals, read by other threads meanwhile.
 #[derive(Debug, Default)]
@@ -76,6 +81,8 @@ pub struct LiveOutcome {
     pub asked: Asked,
     /// Bytes of rings that were no records.
     pub corrupt_bytes: u64,
+    /// What became of AUX areas.
+    pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
     /// Why the trace could not be written any further.
@@ -93,6 +100,7 @@ pub struct Reader<'a> {
     line: TimeLine,
     homes: Option<Homes>,
     buffer: Vec<u8>,
+    aux_piece: Vec<u8>,
     announced: Vec<Announcement>,
     /// Order stamp up to which records were handed on.
     handled: u64,
@@ -118,12 +126,18 @@ pub struct Reading<'a> {
     pub order_khz: u32,
     /// The machine has more than one node, so that the kernel must be asked where pages are.
     pub asks_homes: bool,
+    /// AUX areas are SPE's, with this meaning of its data sources by CPU.
+    pub spe: Option<Vec<(u64, SourceTable)>>,
 }
 
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, samples, first, order_khz, asks_homes } = reading;
+        let Reading { events, wake, totals, news, samples, first, order_khz, asks_homes, spe } = reading;
+        let mut queue = Queue::default();
+        if let Some(tables) = spe {
+            queue.expect_spe(tables);
+        }
         let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         Reader {
             events,
@@ -131,10 +145,11 @@ impl<'a> Reader<'a> {
             totals,
             news,
             samples,
-            queue: Queue::default(),
+            queue,
             line: TimeLine::new(first, ClockPair::now()),
             homes: asks_homes.then(Homes::default),
             buffer: Vec::new(),
+            aux_piece: Vec::new(),
             announced: Vec::new(),
             handled: 0,
             patience_ticks: patience_ms * u64::from(order_khz),
@@ -186,6 +201,7 @@ impl<'a> Reader<'a> {
         }
         self.outcome.counts = Counts { undecodable: self.outcome.counts.undecodable, ..self.samples.counts() };
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
+        self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
         self.outcome.stamp_error_ticks = self.line.error_ticks();
         self.outcome
     }
@@ -222,9 +238,18 @@ impl<'a> Reader<'a> {
         // Read after the records were written, so that they lie between two pairs.
         self.line.add(ClockPair::now());
         let mut start = 0;
-        for end in ends {
+        for (ring, end) in self.events.rings.iter().zip(ends) {
             let mut records = Records::new(&self.buffer[start..end]);
             for (header, body) in records.by_ref() {
+                if header.kind == kind::AUX
+                    && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, _)) =
+                        self.events.session.decode(header, body, 0)
+                {
+                    self.aux_piece.clear();
+                    ring.ring.read_aux(offset, size, &mut self.aux_piece);
+                    self.outcome.aux.piece(flags, size, self.aux_piece.len());
+                    self.queue.spe(&self.aux_piece, NO_TASK, ring.cpu);
+                }
                 let time = self.events.session.peek_time(header, body).map(|ns| self.line.order_of(ns));
                 self.queue.bytes(body);
                 self.queue.record(header, 0, time);
@@ -255,7 +280,11 @@ impl<'a> Reader<'a> {
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), SourceError> {
-        let Some(header) = entry.header else { return Ok(()) };
+        let Some(header) = entry.header else {
+            let Some(access) = self.queue.access(entry) else { return Ok(()) };
+            self.outcome.aux.late += u64::from(entry.time < self.handled);
+            return self.samples.access(&access, entry.time.max(self.handled));
+        };
         let session = &self.events.session;
         match session.decode(header, self.queue.body(entry), 0) {
             Ok(Record::Sample(event, sample)) => {

@@ -2,6 +2,7 @@
 //! stamps ([`time`]) and with the tracker's numbers of threads (`news`). What the records mean is in [`crate::sampled`].
 
 mod attach;
+mod aux;
 mod drain;
 pub mod event;
 mod homes;
@@ -22,3 +23,6 @@ pub use attach::record_running;
 pub(crate) use drain::LiveOutcome;
 pub(crate) use news::News;
 pub(crate) use session::Live;
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_trace::wire::Clock;
 
+use super::aux::source_tables;
 use super::drain::LiveOutcome;
 use super::drain::LiveTotals;
 use super::drain::Reader;
@@ -161,7 +162,10 @@ impl Live {
     ) -> Option<(Reader<'a>, Option<Arc<News>>)> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let news = tracker.map(|_| Arc::new(News::default()));
-        let places = Places::of_machine(machine, self.facts()).with_blocks(Path::new("/"));
+        let mut places = Places::of_machine(machine, self.facts()).with_blocks(Path::new("/"));
+        let with_aux = self.requests.iter().find(|request| request.aux_bytes > 0);
+        places.spe_period = with_aux.and_then(|request| request.attr.period());
+        let spe = with_aux.map(|_| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
         let asks_homes = places.only_node().is_none();
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
         let known = Upbringing { tracker: path, knows_all_mappings: true, ..Upbringing::default() };
@@ -175,6 +179,7 @@ impl Live {
             first: self.first,
             order_khz: clock.khz,
             asks_homes,
+            spe,
         });
         Some((reader, news))
     }

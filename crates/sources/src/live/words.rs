@@ -13,6 +13,8 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
+        "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
+        "aux_collisions": outcome.aux.collisions, "aux_bytes_missing": outcome.aux.missing_bytes, "aux_records_late": outcome.aux.late,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
     })
@@ -44,6 +46,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             counts.throttled
         ));
     }
+    notes.extend(outcome.aux.notes());
     if counts.undecodable > 0 {
         notes.push(format!("{} records of the kernel could not be decoded; please report this", counts.undecodable));
     }

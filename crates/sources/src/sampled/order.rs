@@ -104,6 +104,12 @@ impl Queue {
             entry.start = start;
         }
         self.bytes = kept;
+        let mut accesses = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.header.is_none()) {
+            accesses.extend(self.accesses.get(entry.start));
+            entry.start = accesses.len().saturating_sub(1);
+        }
+        self.accesses = accesses;
         self.last = (0, 0);
     }
 
@@ -137,6 +143,12 @@ impl Queue {
             self.tables.push((cpu, SourceTable::of_midr(midr)));
             next = next.saturating_add(3).saturating_add(usize::try_from(count).unwrap_or(usize::MAX).max(1));
         }
+    }
+
+    /// AUX traces of SPE are to come, with time stamps on the same scale as the records' times.
+    pub fn expect_spe(&mut self, tables: Vec<(u64, SourceTable)>) {
+        self.aux_kind = Some(AUXTRACE_SPE);
+        self.tables = tables;
     }
 
     /// How ticks of the timer become time.

@@ -1,0 +1,101 @@
+//! Arm SPE's AUX areas: what is in the piece that an AUX record tells of, and how each core's data sources are to be read.
+
+use std::fs;
+use std::path::Path;
+
+use numapilot_perf::abi::aux_flag;
+use numapilot_perf::spe::SourceTable;
+
+/// What became of AUX areas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuxCounts {
+    /// Pieces that were read.
+    pub pieces: u64,
+    /// Pieces after which records are missing, because the area was full.
+    pub truncated: u64,
+    /// Pieces with a gap or a cut record.
+    pub partial: u64,
+    /// Pieces in which operations were sampled before the one before them was done: those are missing.
+    pub collisions: u64,
+    /// Bytes that were overwritten before they could be read.
+    pub missing_bytes: u64,
+    /// Accesses that came after what was newer had gone on: their times are those of that.
+    pub late: u64,
+}
+
+impl AuxCounts {
+    /// Takes a piece into account: the flags of its AUX record, its length there, and how much of it could be read.
+    pub fn piece(&mut self, flags: u64, told: u64, read: usize) {
+        let has = |flag: u64| u64::from(flags & flag != 0);
+        self.pieces += 1;
+        self.truncated += has(aux_flag::TRUNCATED);
+        self.partial += has(aux_flag::PARTIAL);
+        self.collisions += has(aux_flag::COLLISION);
+        self.missing_bytes += told.saturating_sub(read as u64);
+    }
+
+    /// What is worth telling, in sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let AuxCounts { pieces, truncated, partial, collisions, missing_bytes, late } = *self;
+        let mut notes = Vec::new();
+        if truncated + partial > 0 || missing_bytes > 0 {
+            notes.push(format!(
+                "SPE records are missing: of {pieces} pieces of its buffers {truncated} were followed by a gap because the buffer was full and {partial} \
+                 were cut, {missing_bytes} bytes were overwritten; sample less with `--period`"
+            ));
+        }
+        if collisions > 0 {
+            notes.push(format!(
+                "{collisions} of {pieces} pieces of SPE's buffers have collisions: operations were sampled before the one before was done, and are \
+                 missing; sample less with `--period`"
+            ));
+        }
+        if late > 0 {
+            notes.push(format!(
+                "{late} SPE records were handed over late; their times are up to a buffer's age later than they were"
+            ));
+        }
+        notes
+    }
+}
+
+/// How the data sources of each of these CPUs are to be read, by its type register under `root`.
+#[must_use]
+pub fn source_tables(root: &Path, cpus: impl IntoIterator<Item = u32>) -> Vec<(u64, SourceTable)> {
+    let midr = |cpu: u32| {
+        let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1"));
+        let text = fs::read_to_string(path).ok()?;
+        u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+    };
+    let known = cpus.into_iter().filter_map(|cpu| Some((u64::from(cpu), SourceTable::of_midr(midr(cpu)?))));
+    known.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_is_counted_and_told() {
+        let mut counts = AuxCounts::default();
+        counts.piece(0, 64, 64);
+        assert_eq!((counts.pieces, counts.notes().len()), (1, 0));
+        counts.piece(aux_flag::TRUNCATED | aux_flag::PARTIAL, 128, 28);
+        counts.piece(aux_flag::COLLISION, 64, 64);
+        let want = AuxCounts { pieces: 3, truncated: 1, partial: 1, collisions: 1, missing_bytes: 100, late: 0 };
+        assert_eq!(counts, want);
+        let notes = counts.notes();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].contains("100 bytes") && notes[1].contains("collisions"), "{notes:?}");
+    }
+
+    #[test]
+    fn cores_are_told_by_their_type_register() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/devices/system/cpu/cpu3/regs/identification");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("midr_el1"), "0x00000000413fd0c1\n").unwrap();
+        assert_eq!(source_tables(root.path(), [0, 3]), [(3, SourceTable::of_midr(0x413f_d0c1))]);
+    }
+}
