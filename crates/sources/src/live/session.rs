@@ -151,8 +151,8 @@ impl Live {
             .collect()
     }
 
-    /// The reader of a program into which the tracker is loaded (with its arena and the library's path), or not; and where the tracker's news are to go.
-    /// `None`: it was asked for before.
+    /// The reader of a program into which the tracker is loaded (with its arena and the library's path), or not; and where the tracker's news are to
+    /// go. `None`: it was asked for before.
     pub fn reader<'a>(
         &'a self,
         writer: &SharedWriter,
