@@ -29,6 +29,9 @@ const COMPILE_FLAGS: &[&str] = &[
     "-Wno-unused-parameter",
 ];
 
+/// Files of the tracker that the planner is linked with too: start-up, and walking stacks.
+const PLANNER_SHARES: &[&str] = &["memory.c", "startup.c", "unwind.c", "unwind_cfi.c"];
+
 /// Bound at load (a lazily bound call inside a hook could take the loader's lock), no executable stack, nothing undefined left for later.
 const LINK_FLAGS: &[&str] =
     &["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--as-needed"];
@@ -40,13 +43,20 @@ fn main() {
     println!("cargo:rerun-if-changed={}", source_dir.display());
     println!("cargo:rerun-if-changed=build.rs");
 
-    let (callouts, tracker): (Vec<_>, Vec<_>) = c_files(&source_dir).into_iter().partition(|path| is_callout(path));
+    let (callouts, rest): (Vec<_>, Vec<_>) =
+        c_files(&source_dir).into_iter().partition(|path| begins_with(path, &["callouts"]));
+    let (planner_own, tracker): (Vec<_>, Vec<_>) = rest.into_iter().partition(|path| begins_with(path, &["plan_"]));
+    let shared = tracker.iter().filter(|path| begins_with(path, PLANNER_SHARES)).cloned();
+    let planner: Vec<_> = planner_own.into_iter().chain(shared).collect();
     let tracker_path = out.join("libnumapilot-track.so");
     link(&configure(&manifest, &out.join("tracker")), &tracker, &tracker_path);
+    let planner_path = out.join("libnumapilot-plan.so");
+    link(&configure(&manifest, &out.join("planner")), &planner, &planner_path);
     let archive_path = archive(configure(&manifest, &out.join("callouts")), &callouts, &out);
 
     let mut hash = fnv1a(0xcbf2_9ce4_8422_2325, &fs::read(&tracker_path).expect("the tracker was just linked"));
     hash = fnv1a(hash, &fs::read(&archive_path).expect("the archive was just made"));
+    hash = fnv1a(hash, &fs::read(&planner_path).expect("the planner was just linked"));
     println!("cargo:rustc-env=NUMAPILOT_RUNTIME_HASH={hash:016x}");
 }
 
@@ -64,8 +74,9 @@ fn c_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn is_callout(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("callouts"))
+fn begins_with(path: &Path, prefixes: &[&str]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn configure(manifest: &Path, objects: &Path) -> cc::Build {

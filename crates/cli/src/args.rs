@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ use numapilot_report::pictures::View;
 
 pub use check::CheckArgs;
 pub use compare::CompareArgs;
+pub use run::PlanArgs;
+pub use run::PolicyArgs;
+pub use run::RunArgs;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -36,7 +40,8 @@ Examples:
   numapilot report app.numatrace                        which objects are remote, from which threads
   numapilot report app.numatrace --object block         one object, over time
   numapilot whatif app.numatrace --set block=interleave what a fix would gain
-  numapilot simulate app.numatrace                      placement policies on it, side by side";
+  numapilot simulate app.numatrace                      placement policies on it, side by side
+  numapilot run --plan app.toml -- ./app                place its objects and threads by a plan";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -58,6 +63,10 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Fail if a program's memory placement is worse than it may be: for CI, on any machine
     Check(Box<CheckArgs>),
+    /// Run a program under a plan, or with numactl's options
+    Run(Box<RunArgs>),
+    /// Check a plan file
+    Plan(PlanArgs),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),
@@ -121,6 +130,7 @@ Examples:
   numapilot record --machine memprof-c --bind pack --cpus 0-11 -o packed.numatrace -- ./app
   numapilot record --placement interleave -- ./app          what if all memory were interleaved
   numapilot record --engine emulate --machine opteron-8385 -- sort big.txt    every access of an unmodified program
+  numapilot record --plan app.toml --machine memprof-c -- ./app  what if a plan placed it
   numapilot record --engine track -- python3 script.py      objects and threads of any program
   numapilot record --engine fault -- ./app                  on this machine: who touches which page first, and where
   numapilot record --pid 4711 --for 10s                     the same of a program that runs already
@@ -151,6 +161,9 @@ pub struct RecordArgs {
     /// Where pages go at their first touch
     #[arg(long, value_enum, default_value_t = Placement::FirstTouch)]
     pub placement: Placement,
+    /// A plan file that decides otherwise for some objects and threads: tries a fix before anyone makes it
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Keep one memory access in N as a sample, on average (randomised)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub period: Option<u64>,

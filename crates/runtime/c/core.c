@@ -9,7 +9,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,8 +18,6 @@ _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 bool np_track_only;
 bool np_tls_is_shared;
 uint32_t np_process_index = NP_NONE32;
-struct np_own np_own;
-char np_own_path[4096];
 char np_arena_env[256];
 
 /* Until the page exists (or where the kernel has no MADV_WIPEONFORK) the canary is an ordinary word. */
@@ -32,24 +29,6 @@ static uint32_t attach_state;
 static struct np_callouts_abi *callouts;
 
 /* -- the arena -- */
-
-static const char *after_prefix(const char *entry, const char *prefix) {
-    size_t length = strlen(prefix);
-    return strncmp(entry, prefix, length) == 0 ? entry + length : NULL;
-}
-
-/* The environment as the kernel gave it, from the initial stack: libc's own `environ` may not be set yet. */
-static const char *initial_environment(const char *prefix) {
-    extern void *__libc_stack_end __attribute__((visibility("default")));
-    if (__libc_stack_end == NULL) return NULL;
-    char **words = (char **)__libc_stack_end + 1;
-    while (*words != NULL) words++;
-    for (words++; *words != NULL; words++) {
-        const char *value = after_prefix(*words, prefix);
-        if (value != NULL) return value;
-    }
-    return NULL;
-}
 
 static bool sound(const struct np_arena *arena, uint64_t bytes) {
     if (arena->magic != NP_ARENA_MAGIC || arena->version != NP_ARENA_VERSION) return false;
@@ -95,24 +74,6 @@ static void make_fork_canary(void) {
     np_fork_canary = page;
 }
 
-static void find_ourselves(void) {
-    extern const char np_image_begin[] __asm__("__ehdr_start") NP_HIDDEN;
-    const ElfW(Ehdr) *header = (const void *)np_image_begin;
-    const ElfW(Phdr) *segments = (const void *)(np_image_begin + header->e_phoff);
-    extern const char np_begin_trampolines[] __asm__("__start_np_trampolines") NP_HIDDEN;
-    extern const char np_end_trampolines[] __asm__("__stop_np_trampolines") NP_HIDDEN;
-    np_own.trampolines_lo = (uintptr_t)np_begin_trampolines;
-    np_own.trampolines_hi = (uintptr_t)np_end_trampolines;
-    np_own.lo = np_own.hi = (uintptr_t)np_image_begin;
-    for (unsigned i = 0; i < header->e_phnum; i++) {
-        uintptr_t end = np_own.lo + segments[i].p_vaddr + segments[i].p_memsz;
-        if (segments[i].p_type == PT_LOAD && end > np_own.hi) np_own.hi = end;
-    }
-    Dl_info info;
-    if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
-        memcpy(np_own_path, info.dli_fname, strlen(info.dli_fname) + 1);
-}
-
 static struct np_slot *attach_for_callouts(void) {
     return np_self();
 }
@@ -129,6 +90,19 @@ static void meet_callouts(void) {
     callouts = found;
 }
 
+static struct np_planner_abi *planner;
+
+static void meet_planner(void) {
+    struct np_planner_abi *found = dlsym(RTLD_DEFAULT, "numapilot_planner");
+    if (found == NULL || found->version != NP_PLANNER_ABI) return;
+    found->is_tracked = 1;
+    planner = found;
+}
+
+void np_planner_thread_began(uintptr_t start) {
+    if (planner != NULL) planner->thread_began(start);
+}
+
 void np_set_callouts_slot(struct np_slot *slot) {
     np_emulator_slot(slot);
     if (callouts == NULL) return;
@@ -137,16 +111,16 @@ void np_set_callouts_slot(struct np_slot *slot) {
 }
 
 static void attach(void) {
-    const char *path = initial_environment("NUMAPILOT_ARENA=");
+    const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);
     if (arena == NULL) return;
     memcpy(np_arena_env, "NUMAPILOT_ARENA=", 16);
     memcpy(np_arena_env + 16, path, strlen(path) + 1);
-    find_ourselves();
+    np_find_ourselves();
     make_fork_canary();
     np_track_only = arena->config.mode == NP_MODE_TRACK;
-    np_emulator_init(initial_environment("NUMAPILOT_EMULATOR="));
+    np_emulator_init(np_initial_environment("NUMAPILOT_EMULATOR="));
     np_tls.phase = NP_PHASE_BUSY;
     np_process_index = __atomic_fetch_add(&arena->next_process_index, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&np_arena, arena, __ATOMIC_RELEASE);
@@ -154,6 +128,7 @@ static void attach(void) {
     /* The emulator's plugin sees the accesses by itself. */
     if (np_arena->emulated) np_emulator_meet();
     else meet_callouts();
+    meet_planner();
     np_tls.phase = NP_PHASE_NEW;
     struct np_birth birth = {.parent_thread = NP_NONE32};
     struct np_slot *slot = np_thread_begin(&birth);
@@ -252,68 +227,4 @@ struct np_slot *np_self_if_live(void) {
     if (slot == NULL || !*np_fork_canary) return NULL;
     if (np_unlikely(np_tls_is_shared)) slot = slot_by_tid(&np_tls);
     return slot;
-}
-
-/* -- real functions -- */
-
-void *np_real(const char *name) {
-    int saved = errno;
-    void *found = dlsym(RTLD_NEXT, name);
-    errno = saved;
-    return found;
-}
-
-/* -- /proc/self/maps -- */
-
-static bool hex(const char **at, uint64_t *value) {
-    const char *start = *at;
-    for (*value = 0;; (*at)++) {
-        char c = **at;
-        if (c >= '0' && c <= '9') *value = *value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f') *value = *value << 4 | (uint64_t)(c - 'a' + 10);
-        else return *at != start;
-    }
-}
-
-/* `text` ends with a zero byte. "lo-hi rwxp offset dev inode   path" */
-static bool parse_line(const char *text, struct np_maps_line *line) {
-    uint64_t lo, hi;
-    if (!hex(&text, &lo) || *text++ != '-' || !hex(&text, &hi) || *text++ != ' ') return false;
-    line->lo = lo;
-    line->hi = hi;
-    for (int i = 0; i < 4; i++)
-        if ((line->perms[i] = *text++) == 0) return false;
-    if (*text++ != ' ' || !hex(&text, &line->offset)) return false;
-    while (*text == ' ') text++;
-    while (*text != ' ' && *text != 0) text++;
-    while (*text == ' ') text++;
-    for (line->inode = 0; *text >= '0' && *text <= '9'; text++) line->inode = line->inode * 10 + (uint64_t)(*text - '0');
-    while (*text == ' ') text++;
-    line->path = text;
-    line->path_bytes = strlen(text);
-    return true;
-}
-
-void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return;
-    char buffer[4096 + 512];
-    size_t filled = 0;
-    bool more = true;
-    while (more) {
-        long got = NP_SYS3(SYS_read, fd, buffer + filled, sizeof buffer - 1 - filled);
-        if (got <= 0) break;
-        filled += (size_t)got;
-        char *begin = buffer, *end;
-        while (more && (end = memchr(begin, '\n', filled - (size_t)(begin - buffer))) != NULL) {
-            struct np_maps_line line;
-            *end = 0;
-            if (parse_line(begin, &line)) more = visit(&line, context);
-            begin = end + 1;
-        }
-        filled -= (size_t)(begin - buffer);
-        memmove(buffer, begin, filled);
-        if (filled >= sizeof buffer - 1) break; /* a path longer than the kernel's limit: not a maps file */
-    }
-    NP_SYS1(SYS_close, fd);
 }

@@ -168,6 +168,14 @@ struct np_callouts_abi {
     void (*release)(struct np_slot *slot, uintptr_t address);
     void (*rmw)(struct np_slot *slot, uintptr_t address); /* instead of acquire + release, for read-modify-writes */
 };
+/* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
+ * `numapilot_planner`. Threads begin in the tracker, which tells. */
+struct np_planner_abi {
+    uint32_t version;
+    uint32_t is_tracked; /* set by the tracker */
+    void (*thread_began)(uintptr_t start);
+};
+#define NP_PLANNER_ABI 1u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 

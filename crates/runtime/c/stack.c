@@ -90,20 +90,13 @@ static NP_COLD uint32_t find_id(struct np_slot *slot, uint64_t hash, const uintp
     return id;
 }
 
-static inline bool holds(const struct np_memo *memo, struct np_regs regs) {
-    if (memo->id == 0 || memo->regs.pc != regs.pc || memo->regs.sp != regs.sp || memo->regs.fp != regs.fp) return false;
-    if (memo->generation != __atomic_load_n(np_unwind_generation, __ATOMIC_RELAXED)) return false;
-    uintptr_t difference = 0;
-    for (uint32_t i = 0; i < memo->loads; i++) difference |= *(const uintptr_t *)memo->load[i].address ^ memo->load[i].value;
-    return difference == 0;
-}
-
 static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct np_memo *memo) {
     uintptr_t frames[MAX_DEPTH];
     uint32_t flags, depth = np_arena->config.max_stack_depth;
     uint64_t hash;
     memo->id = 0;
     unsigned count = np_unwind(slot, memo, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
+    if (np_unlikely(flags & 2)) __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
     if (np_unlikely(count == 0)) return 0;
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
@@ -124,7 +117,7 @@ uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
         return walk(slot, NULL, &lone);
     }
     struct np_memo *memo = &cache->memos[(regs.pc ^ regs.sp << 3) * 0x9e3779b97f4a7c15ull >> (64 - MEMOS_LOG2)];
-    if (np_likely(holds(memo, regs))) return memo->id;
+    if (np_likely(np_memo_holds(memo, regs))) return memo->id;
     memo->regs = regs;
     return walk(slot, cache, memo);
 }

@@ -254,6 +254,7 @@ static TRAMPOLINE void *begin_pthread(void *entry) {
     struct start start = *(struct start *)entry;
     if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
     give_start(entry);
+    np_planner_thread_began(start.birth.start);
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
@@ -263,6 +264,7 @@ static TRAMPOLINE int begin_c11(void *entry) {
     struct start start = *(struct start *)entry;
     if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
     give_start(entry);
+    np_planner_thread_began(start.birth.start);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;

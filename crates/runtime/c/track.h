@@ -72,6 +72,8 @@ static inline struct np_slot *np_slot_here(void) {
     return np_self_slow();
 }
 void np_set_callouts_slot(struct np_slot *slot);
+/* In a thread that was made through our hooks, once it has its slot: a plan may send it elsewhere. */
+void np_planner_thread_began(uintptr_t start);
 
 /* -- ring.c -- */
 void np_count_lost(enum np_loss reason, uint64_t count);
@@ -174,6 +176,14 @@ struct np_memo {
 /* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
 extern uint64_t *np_unwind_generation; /* of this process */
+/* The memo is of a walk from these registers, and what it read is still there. */
+static inline bool np_memo_holds(const struct np_memo *memo, struct np_regs regs) {
+    if (memo->id == 0 || memo->regs.pc != regs.pc || memo->regs.sp != regs.sp || memo->regs.fp != regs.fp) return false;
+    if (memo->generation != __atomic_load_n(np_unwind_generation, __ATOMIC_RELAXED)) return false;
+    uintptr_t difference = 0;
+    for (uint32_t i = 0; i < memo->loads; i++) difference |= *(const uintptr_t *)memo->load[i].address ^ memo->load[i].value;
+    return difference == 0;
+}
 
 /* -- system calls that leave errno alone: a negative result is -errno -- */
 static inline long np_sys(long number, long a, long b, long c, long d, long e, long f) {
@@ -211,6 +221,11 @@ static inline void np_pause(void) {
 #endif
 }
 
+/* -- startup.c: shared with the planner -- */
+/* The value behind `prefix` (NAME=) in the environment as the kernel gave it, from the initial stack: libc's own `environ` may not be set yet. NULL: not set. */
+const char *np_initial_environment(const char *prefix);
+/* This library's image and file. */
+void np_find_ourselves(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);

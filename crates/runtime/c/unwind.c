@@ -177,10 +177,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
         }
         result = known ? step(slot, &walk, generation) : STEP_FAIL;
     }
-    if (np_unlikely(result == STEP_FAIL)) {
-        *flags |= 2;
-        __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
-    }
+    if (np_unlikely(result == STEP_FAIL)) *flags |= 2;
     *hash = mix(sum, *flags);
     return count;
 }

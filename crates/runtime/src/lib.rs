@@ -1,4 +1,4 @@
-//! Carries the two C binaries of a recording inside the `numapilot` executable, and unpacks them where a program can be started with them.
+//! Carries the C binaries of recordings and plans inside the `numapilot` executable, and unpacks them where a program can be started with them.
 //!
 //! `c/` holds their sources (`wire.h`: what they share with the recorder; `np.h`: what their parts offer each other), `build.rs` builds them.
 //! They are unpacked into a directory named by their content, so versions of numapilot never disturb each other's.
@@ -27,7 +27,10 @@ pub const TRACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilo
 /// The call-outs: a static archive that instrumented programs are linked with.
 pub const CALLOUTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-callouts.a"));
 
-/// Names both binaries by their content: 16 hexadecimal digits.
+/// The planner: a shared object for `LD_PRELOAD` that puts a program's objects and threads where a plan says.
+pub const PLANNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-plan.so"));
+
+/// Names the binaries by their content: 16 hexadecimal digits.
 pub const CONTENT_HASH: &str = env!("NUMAPILOT_RUNTIME_HASH");
 
 /// File name of the tracker.
@@ -36,16 +39,21 @@ pub const TRACKER_NAME: &str = "libnumapilot-track.so";
 /// File name of the call-outs.
 pub const CALLOUTS_NAME: &str = "libnumapilot-callouts.a";
 
-/// Where the two binaries lie on disk. Absolute paths.
+/// File name of the planner.
+pub const PLANNER_NAME: &str = "libnumapilot-plan.so";
+
+/// Where the binaries lie on disk. Absolute paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
     /// The tracker.
     pub tracker: PathBuf,
     /// The call-outs.
     pub callouts: PathBuf,
+    /// The planner.
+    pub planner: PathBuf,
 }
 
-/// Writes both binaries below `dir`, in a directory of their content's name, unless they are there already.
+/// Writes the binaries below `dir`, in a directory of their content's name, unless they are there already.
 ///
 /// `dir` and its missing parents are made with mode 0700. Several processes may unpack at once: files appear whole, by renaming.
 ///
@@ -55,7 +63,11 @@ pub struct Unpacked {
 /// symbolic link, or may be written by others. Somebody else could then swap the library that is about to be loaded into the user's programs.
 pub fn unpack(dir: &Path) -> io::Result<Unpacked> {
     let home = private_home(dir, CONTENT_HASH)?;
-    Ok(Unpacked { tracker: place(&home, TRACKER_NAME, TRACKER)?, callouts: place(&home, CALLOUTS_NAME, CALLOUTS)? })
+    Ok(Unpacked {
+        tracker: place(&home, TRACKER_NAME, TRACKER)?,
+        callouts: place(&home, CALLOUTS_NAME, CALLOUTS)?,
+        planner: place(&home, PLANNER_NAME, PLANNER)?,
+    })
 }
 
 /// The same for one file that another crate carries; `content_hash` names its directory. Its absolute path.

@@ -55,10 +55,10 @@ pub struct Launch<'a> {
     pub target: &'a Target,
     /// Its arguments, the first as the user wrote it.
     pub command: &'a [OsString],
-    /// The tracker library; `None` for programs that cannot load it.
-    pub preload: Option<&'a Path>,
-    /// Path under which the program's processes open the arena.
-    pub arena: &'a Path,
+    /// Our libraries, in the order in which the loader shall find them.
+    pub preload: &'a [&'a Path],
+    /// Path under which the program's processes open the arena, where something is recorded.
+    pub arena: Option<&'a Path>,
     /// Set in the program's environment, beside what the recorder needs.
     pub environment: &'a [(OsString, OsString)],
     /// What runs the program, where it does not run by itself.
@@ -101,7 +101,7 @@ pub enum Standing {
 pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError> {
     let foreign = children().unwrap_or_default();
     become_subreaper()?;
-    let preload = launch.preload.map(|library| preload_list(launch, library)).transpose()?;
+    let preload = (!launch.preload.is_empty()).then(|| preload_list(launch)).transpose()?;
     let mut command = match launch.emulator {
         Some(emulator) => emulator.command(launch.target, launch.command, preload.as_deref().unwrap_or_default())?,
         None => {
@@ -110,8 +110,8 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
             command
         }
     };
-    if launch.preload.is_some() {
-        command.env("NUMAPILOT_ARENA", launch.arena);
+    if let Some(arena) = launch.arena.filter(|_| preload.is_some()) {
+        command.env("NUMAPILOT_ARENA", arena);
     }
     if launch.passive_waits && PASSIVE_WAITS.iter().all(|(name, _)| std::env::var_os(name).is_none()) {
         command.envs(PASSIVE_WAITS);
@@ -142,15 +142,15 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     Ok(Program { pid: child.id().cast_signed(), exit: None, foreign })
 }
 
-/// Our library first, then what the user preloads (an allocator, say), from the additions or the environment.
-fn preload_list(launch: &Launch<'_>, library: &Path) -> Result<OsString, SourceError> {
-    let ours = library.as_os_str();
-    if !loader_can_take(library) {
-        let reason = format!("the loader cannot take {} because of the blank or colon in it", library.display());
+/// Our libraries first, then what the user preloads (an allocator, say), from the additions or the environment.
+fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
+    if let Some(path) = launch.preload.iter().find(|path| !loader_can_take(path)) {
+        let reason = format!("the loader cannot take {} because of the blank or colon in it", path.display());
         return Err(SourceError::Runtime { reason });
     }
+    let ours: Vec<&OsStr> = launch.preload.iter().map(|path| path.as_os_str()).collect();
     let added = launch.environment.iter().rev().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
-    let mut list = ours.to_owned();
+    let mut list = ours.join(OsStr::new(":"));
     if let Some(theirs) = added.or_else(|| std::env::var_os("LD_PRELOAD")).filter(|v| !v.is_empty()) {
         list.push(OsStr::new(":"));
         list.push(theirs);

@@ -131,6 +131,8 @@ pub struct RecordOptions<'a> {
     pub bind: Binding,
     /// First homes of pages.
     pub placement: Placement,
+    /// A plan that decides otherwise for some objects and threads, fitted to the machine.
+    pub plan: Option<&'a numapilot_plan::Fitted>,
     /// How often an access is kept.
     pub sampling: Sampling,
     /// How far a thread's clock may run ahead of the slowest running thread's, in program time.
@@ -171,6 +173,7 @@ impl<'a> RecordOptions<'a> {
             cpus: None,
             bind: Binding::default(),
             placement: Placement::default(),
+            plan: None,
             sampling: Sampling::default(),
             window: Duration::from_micros(100),
             cycles_per_access_q8: 512,

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use numapilot_trace::wire;
 
+use crate::apply;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
@@ -123,6 +124,8 @@ pub struct Recording {
     pub notes: Vec<String>,
     /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
     pub events: Option<serde_json::Value>,
+    /// What the plan did, where there was one.
+    pub plan: Option<apply::Outcome>,
 }
 
 /// Records a program: blocks until it and all that it started have ended (see [`Follow`]).
@@ -150,6 +153,10 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     if emulator.is_some() {
         arena.tell_of_emulator();
     }
+    let image = match options.plan {
+        Some(fitted) => Some(apply::compile(fitted, options.machine, &target, &options.command)?),
+        None => None,
+    };
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
     output::prepare(&options.output, options.existing)?;
@@ -163,12 +170,21 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         host_khz,
     };
     let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
+    let arena_path = arena.path();
+    let tracker = selection.has_tracker.then_some(library.tracker.as_path());
+    let mut preload: Vec<&Path> = tracker.into_iter().collect();
+    let mut environment = options.environment.clone();
+    if let Some(image) = image.as_ref().filter(|_| tracker.is_some()) {
+        // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
+        preload.push(&library.planner);
+        environment.extend(crate::apply::environment(image));
+    }
     let launch = Launch {
         target: &target,
         command: &options.command,
-        preload: selection.has_tracker.then_some(library.tracker.as_path()),
-        arena: &arena.path(),
-        environment: &options.environment,
+        preload: &preload,
+        arena: Some(&arena_path),
+        environment: &environment,
         passive_waits: selection.engine.is_simulated(),
         emulator: emulator.as_ref(),
     };
@@ -189,11 +205,15 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     };
     let accounting = Accounting::new(&simulated.config);
     let clock = wire::Clock { khz: host_khz, origin_cycles: start.order };
-    let drained = drain_until_end(&mut watch, &options, files, (&arena, launch.preload), accounting, clock)?;
+    let drained = drain_until_end(&mut watch, &options, files, (&arena, tracker), accounting, clock)?;
     let wall_time = watch.began.elapsed();
     watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
     recording.notes.splice(0..0, simulated.notes);
+    if let (Some(image), Some(fitted)) = (&image, options.plan) {
+        recording.notes.splice(0..0, image.notes.iter().cloned());
+        recording.plan = Some(apply::Outcome::read(image, fitted));
+    }
     recording.notes.extend(emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
     if let (Some(live), Some(outcome)) = (&live, &drained.live) {
         live.conclude(outcome, &mut recording);
@@ -463,6 +483,7 @@ impl Watch<'_, '_> {
             stopped: self.stopped.clone(),
             notes,
             events: None,
+            plan: None,
         }
     }
 }

@@ -74,6 +74,11 @@ impl ModuleLayout {
         self.symbols.get(index).unwrap_or_else(|| &self.sections[index - self.symbols.len()])
     }
 
+    /// Every symbol, then every section, by ascending offset each.
+    pub fn items(&self) -> impl Iterator<Item = LayoutItem> {
+        (0..self.symbols.len() + self.sections.len()).map(|index| LayoutItem(index as u32))
+    }
+
     /// Its first byte's offset.
     #[must_use]
     pub fn offset(&self, item: LayoutItem) -> u64 {

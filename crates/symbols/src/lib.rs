@@ -3,6 +3,7 @@
 //! Everything works offline, from the binaries and sources on this machine. A binary whose build id is not the recorded one is not
 //! used: a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
 
+mod code;
 mod demangle;
 mod layout;
 mod naming;
@@ -10,6 +11,7 @@ mod resolver;
 mod source;
 mod unresolved;
 
+pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
 pub use demangle::{demangle, short_function, tidy};
 pub use layout::{LayoutItem, ModuleLayout};
 pub use naming::{SiteFrame, SiteName, name_site};

@@ -6,10 +6,13 @@ pub mod compile;
 mod doctor;
 mod exports;
 mod import;
+mod numactl;
 mod objects;
+mod plan;
 mod planned;
 mod record;
 mod report;
+mod run;
 mod shell;
 mod simulate;
 mod summary;
@@ -36,6 +39,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Whatif(arguments) => whatif::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),

@@ -15,6 +15,8 @@ use indicatif::ProgressStyle;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
+use numapilot_plan::Fit;
+use numapilot_plan::Plan;
 use numapilot_report::units;
 use numapilot_sources::Binding;
 use numapilot_sources::Existing;
@@ -28,6 +30,7 @@ use numapilot_sources::Running;
 use numapilot_sources::Sampling;
 use numapilot_sources::StopReason;
 
+use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
 
@@ -39,6 +42,8 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
+    let fitted = arguments.plan.as_ref().map(|file| Plan::load(file)?.fit(&machine, Fit::Exact)).transpose()?;
+    options.plan = fitted.as_ref();
     options.progress = Some(&mut shown);
     let recording = match running(arguments) {
         Some(who) => numapilot_sources::record_running(who, options)?,
@@ -47,6 +52,9 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     line.bar.finish_and_clear();
     if !arguments.quiet {
         describe(&recording);
+        if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
+            summary(fitted, outcome).iter().for_each(|line| eprintln!("numapilot: {line}"));
+        }
     }
     let summary = line.while_busy("joining accesses with objects", || numapilot_flows::finalise(&recording.dir))?;
     let raw = recording.dir.join("raw");

@@ -19,6 +19,8 @@ pub use binary::Binary;
 pub use binary::BinaryKind;
 pub use resolve::Target;
 
+pub(crate) use resolve::find as find_program;
+
 use numapilot_machine::Machine;
 use numapilot_machine::MachineSource;
 
@@ -208,6 +210,11 @@ fn instrument_refusal(binary: &Binary, starts_others: bool) -> Refusal {
         remedy.push_str("; if it starts a program that is, name the engine: `--engine instrument`");
     }
     Refusal { engine: Engine::Instrument, reason: format!("{name} is not instrumented"), remedy }
+}
+
+/// What keeps a library of ours out of this program: reason and remedy.
+pub(crate) fn preload_refusal(target: &Target) -> Option<(String, String)> {
+    preload_obstacle(&target.binary)
 }
 
 /// What keeps the dynamic loader from loading our library into this binary: reason and remedy.

@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 /// The file that `execvp` would run for `program`, executable or not.
-pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Path::new(program).is_file().then(|| PathBuf::from(program));
     }

@@ -1,0 +1,214 @@
+//! numactl's options: its node and CPU syntax, its meaning, and `--show` as it prints it.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail};
+use numapilot_machine::{Machine, parse_cpu_list};
+use numapilot_sources::apply::{Current, MemoryPolicy, ProcessPolicy};
+
+use crate::args::PolicyArgs;
+
+/// Forms of numactl that name a node by a device.
+const BY_DEVICE: [&str; 6] = ["netdev:", "ip:", "file:", "block:", "pci:", "same"];
+
+/// What the machine has, and what of it this process may use.
+struct Set {
+    what: &'static str,
+    /// All that exist, ascending.
+    known: Vec<u32>,
+    /// Those that this process may use.
+    allowed: Vec<u32>,
+}
+
+impl Set {
+    /// Reads numactl's syntax: `all`, numbers and ranges, `!` before what is left out, `+` before what is counted within the allowed ones.
+    fn parse(&self, option: &str, text: &str) -> Result<Vec<u32>> {
+        let say = |problem: String, remedy: &str| anyhow::anyhow!("{option} {text}: {problem}; {remedy}");
+        let (inverted, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let (relative, rest) = rest.strip_prefix('+').map_or((false, rest), |rest| (true, rest));
+        if let Some(form) = BY_DEVICE.iter().find(|form| rest.starts_with(**form)) {
+            return Err(say(format!("`{form}` is not supported"), "name the node by its number"));
+        }
+        let listed = if rest == "all" {
+            self.allowed.clone()
+        } else {
+            let ids = parse_cpu_list(rest).map_err(|error| say(error.to_string(), "see `numapilot run --help`"))?;
+            if ids.is_empty() {
+                return Err(say(format!("no {} named", self.what), "write `all` or numbers"));
+            }
+            if relative { self.nth(&ids).map_err(|problem| say(problem, "count from 0"))? } else { ids }
+        };
+        let found: Vec<u32> =
+            if inverted { self.allowed.iter().copied().filter(|id| !listed.contains(id)).collect() } else { listed };
+        if let Some(id) = found.iter().find(|id| !self.known.contains(id)) {
+            let known = numapilot_machine::format_cpu_list(self.known.iter().copied());
+            return Err(say(format!("there is no {} {id}", self.what), &format!("this machine has {known}")));
+        }
+        Ok(found)
+    }
+
+    fn nth(&self, indices: &[u32]) -> Result<Vec<u32>, String> {
+        let get = |index: &u32| {
+            self.allowed
+                .get(*index as usize)
+                .copied()
+                .ok_or_else(|| format!("this process may use only {}", self.allowed.len()))
+        };
+        indices.iter().map(get).collect()
+    }
+}
+
+/// What the options ask for.
+///
+/// # Errors
+/// An option that names what is not there, with what is.
+pub fn policy(arguments: &PolicyArgs) -> Result<ProcessPolicy> {
+    let nothing = arguments.interleave.is_none()
+        && arguments.weighted_interleave.is_none()
+        && arguments.membind.is_none()
+        && arguments.preferred.is_none()
+        && arguments.preferred_many.is_none()
+        && !arguments.localalloc
+        && arguments.cpunodebind.is_none()
+        && arguments.physcpubind.is_none();
+    if nothing {
+        return Ok(ProcessPolicy::default());
+    }
+    let machine = Machine::load("live").context("this machine's topology")?;
+    let current = Current::read()?;
+    Ok(ProcessPolicy { memory: memory(arguments, &machine, &current)?, cpus: cpus(arguments, &machine, &current)? })
+}
+
+fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<MemoryPolicy>> {
+    let known: Vec<u32> = machine.nodes().iter().filter(|n| n.has_memory()).map(|n| n.id.0.into()).collect();
+    let allowed = current.allowed_nodes.iter().copied().filter(|id| known.contains(id)).collect();
+    let set = Set { what: "node with memory", known, allowed };
+    Ok(if let Some(text) = &arguments.interleave {
+        // As numactl: interleaving over no node is no policy.
+        Some(set.parse("--interleave", text)?).filter(|nodes| !nodes.is_empty()).map(MemoryPolicy::Interleave)
+    } else if let Some(text) = &arguments.weighted_interleave {
+        Some(some(set.parse("--weighted-interleave", text)?, "--weighted-interleave")?)
+            .map(MemoryPolicy::WeightedInterleave)
+    } else if let Some(text) = &arguments.membind {
+        let nodes = some(set.parse("--membind", text)?, "--membind")?;
+        Some(MemoryPolicy::Bind { nodes, balancing: arguments.balancing })
+    } else if let Some(text) = &arguments.preferred {
+        match set.parse("--preferred", text)?[..] {
+            [node] => Some(MemoryPolicy::Preferred(node)),
+            _ => bail!("--preferred {text}: it takes one node; --preferred-many takes several"),
+        }
+    } else if let Some(text) = &arguments.preferred_many {
+        Some(some(set.parse("--preferred-many", text)?, "--preferred-many")?).map(MemoryPolicy::PreferredMany)
+    } else {
+        arguments.localalloc.then_some(MemoryPolicy::Local)
+    })
+}
+
+fn some(ids: Vec<u32>, option: &str) -> Result<Vec<u32>> {
+    if ids.is_empty() { bail!("{option}: nothing is left; name at least one") } else { Ok(ids) }
+}
+
+fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<Vec<u32>>> {
+    let online: Vec<u32> = machine.cpus().iter().map(|cpu| cpu.id.0).collect();
+    let allowed = if arguments.all { online.clone() } else { current.cpus.clone() };
+    let mut chosen: Option<Vec<u32>> = None;
+    if let Some(text) = &arguments.cpunodebind {
+        let nodes: Vec<u32> = machine.nodes().iter().filter(|n| n.has_cpus()).map(|n| n.id.0.into()).collect();
+        let set = Set { what: "node with CPUs", known: nodes.clone(), allowed: nodes };
+        let nodes = some(set.parse("--cpunodebind", text)?, "--cpunodebind")?;
+        let is_on = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node.0.into()));
+        chosen = Some(machine.cpus().iter().filter(is_on).map(|cpu| cpu.id.0).collect());
+    }
+    if let Some(text) = &arguments.physcpubind {
+        let known = if arguments.all { online } else { allowed.clone() };
+        let set = Set { what: "CPU that this process may use", known, allowed };
+        // As numactl, which sets one after the other: the later one holds.
+        chosen = Some(some(set.parse("--physcpubind", text)?, "--physcpubind")?);
+    }
+    Ok(chosen)
+}
+
+/// What `numactl --show` prints.
+///
+/// # Errors
+/// The kernel has no NUMA support.
+pub fn show() -> Result<String> {
+    let machine = Machine::load("live").context("this machine's topology")?;
+    Ok(describe(&Current::read()?, &machine))
+}
+
+fn describe(current: &Current, machine: &Machine) -> String {
+    let list = |ids: &[u32]| ids.iter().map(|id| format!("{id} ")).collect::<String>();
+    let mut text = format!("policy: {}\n", current.policy_name());
+    let first = current.nodes.first();
+    let preferred = match (current.next, first, current.mode) {
+        (Some(next), _, _) => format!("{next} (interleave next)"),
+        (None, Some(node), 5) => format!("{node} (preferred-many)"),
+        (None, Some(node), _) => node.to_string(),
+        (None, None, _) => "current".to_owned(),
+    };
+    let _ = writeln!(text, "preferred node: {preferred}");
+    if let Some(next) = current.next {
+        let _ = writeln!(text, "interleavemask: {}\ninterleavenode: {next}", list(&current.nodes));
+    }
+    let mut nodes: Vec<u32> = machine
+        .cpus()
+        .iter()
+        .filter(|cpu| current.cpus.contains(&cpu.id.0))
+        .filter_map(|cpu| cpu.node.map(|node| node.0.into()))
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let is_bound = current.mode & 0xff == 2;
+    let bound = if is_bound { &current.nodes } else { &current.allowed_nodes };
+    let _ = writeln!(text, "physcpubind: {}", list(&current.cpus));
+    let _ = writeln!(text, "cpubind: {}\nnodebind: {}", list(&nodes), list(&nodes));
+    let _ = writeln!(text, "membind: {}\npreferred: {}", list(bound), list(&current.nodes));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numactls_syntax_means_what_it_means_there() {
+        let set = Set { what: "node", known: (0..8).collect(), allowed: vec![1, 2, 4, 6] };
+        for (text, expected) in [
+            ("all", vec![1, 2, 4, 6]),
+            ("0-2,5", vec![0, 1, 2, 5]),
+            ("!2,4", vec![1, 6]),
+            ("+0,2-3", vec![1, 4, 6]),
+            ("!+0", vec![2, 4, 6]),
+            ("!all", vec![]),
+        ] {
+            assert_eq!(set.parse("-i", text).unwrap(), expected, "{text}");
+        }
+        for (text, part) in [
+            ("9", "no node 9; this machine has 0-7"),
+            ("+4", "only 4"),
+            ("netdev:eth0", "not supported"),
+            ("x", "not a number"),
+            ("", "no node named"),
+            ("3-1", "backwards"),
+        ] {
+            let message = set.parse("--membind", text).unwrap_err().to_string();
+            assert!(message.contains(part) && message.starts_with("--membind"), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn it_shows_a_policy_as_numactl_does() {
+        let machine = Machine::load("opteron-8385").unwrap();
+        let current = Current {
+            mode: 3,
+            nodes: vec![0, 2],
+            next: Some(2),
+            cpus: (0..5).collect(),
+            allowed_nodes: (0..4).collect(),
+        };
+        let expected = "policy: interleave\npreferred node: 2 (interleave next)\ninterleavemask: 0 2 \ninterleavenode: 2\n\
+                        physcpubind: 0 1 2 3 4 \ncpubind: 0 1 \nnodebind: 0 1 \nmembind: 0 1 2 3 \npreferred: 0 2 \n";
+        assert_eq!(describe(&current, &machine), expected);
+    }
+}

@@ -1,0 +1,139 @@
+/* plan.h: what the parts of the planner library share.
+ *
+ * The planner (libnumapilot-plan.so, preloaded by `numapilot run --plan` and `record --plan`) puts a program's objects and threads where a plan says.
+ * It records nothing. Objects that no rule takes stay with the program's own allocator, at the cost of a comparison of their size. Its own
+ * blocks lie in one reserved range of addresses, so that free() tells them apart by one comparison.
+ *
+ * Calls that place (mbind, sched_setaffinity, sched_getcpu, madvise) go by the symbols that the program sees: under `record` on a simulated machine
+ * those are the tracker's, and the plan is carried out there.
+ *
+ * Rules inside: no malloc, errno is kept, initial-exec thread-local storage, every failure leaves the program running and is counted.
+ */
+#ifndef NUMAPILOT_PLAN_H
+#define NUMAPILOT_PLAN_H
+
+#include "plan_wire.h"
+#include "track.h"
+
+#include <sched.h>
+
+#pragma GCC visibility push(hidden)
+
+#define NP_GRANULE_SHIFT 16
+#define NP_GRANULE (1ul << NP_GRANULE_SHIFT)
+#define NP_SMALL_MAX 16384u
+#define NP_CLASSES 36u
+#define NP_MAX_ARENAS 1024u
+#define NP_CACHED_ARENAS 64u /* arenas with thread caches */
+#define NP_ANY_NODE NP_PLAN_NODES
+
+/* -- plan_start.c -- */
+extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
+extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
+static inline struct np_plan_rule *np_plan_rules(void) { return (void *)((char *)np_plan + np_plan->rules); }
+static inline struct np_plan_place *np_plan_threads(void) { return (void *)((char *)np_plan + np_plan->threads); }
+static inline struct np_plan_place *np_plan_processes(void) { return (void *)((char *)np_plan + np_plan->processes); }
+/* Maps the plan and finds the real functions, once; from the first hook or the constructor. */
+void np_plan_attach(void);
+bool np_plan_glob(const char *pattern, const char *text);
+static inline bool np_plan_in_ranges(const struct np_plan_range *ranges, uint32_t count, uint64_t value) {
+    for (uint32_t i = 0; i < count && i < NP_PLAN_RANGES; i++)
+        if (value >= ranges[i].first && value <= ranges[i].last) return true;
+    return count == 0;
+}
+static inline void np_plan_count(uint64_t *counter, uint64_t count) { __atomic_fetch_add(counter, count, __ATOMIC_RELAXED); }
+
+/* -- locks: a futex, in a process -- */
+struct np_plan_lock { uint32_t word; };
+void np_plan_lock_slow(struct np_plan_lock *lock);
+void np_plan_wake(struct np_plan_lock *lock);
+static inline void np_plan_lock(struct np_plan_lock *lock) {
+    uint32_t free = 0;
+    if (!__atomic_compare_exchange_n(&lock->word, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) np_plan_lock_slow(lock);
+}
+static inline void np_plan_unlock(struct np_plan_lock *lock) {
+    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) np_plan_wake(lock);
+}
+
+/* -- plan_region.c: the reserved addresses -- */
+enum np_span_kind { NP_SPAN_FREE, NP_SPAN_SMALL, NP_SPAN_LARGE, NP_SPAN_CACHED };
+struct np_plan_arena;
+struct np_span {
+    uintptr_t base;
+    uint64_t granules;
+    struct np_plan_arena *arena;
+    struct np_span *next, *previous;         /* in the region's free list, or a size class's list of spans with room, or the cached ones */
+    struct np_span *arena_next, *arena_previous; /* all spans of an arena */
+    void *free;                              /* SMALL: blocks given back */
+    uint32_t kind, size_class;
+    uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
+    bool zeroed;                             /* nobody has written to it since it came from the kernel */
+    bool listed;                             /* SMALL: in its class's list */
+};
+extern uintptr_t np_region, np_region_bytes;
+static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
+bool np_region_make(void);
+/* NULL: none left. `alignment`: a power of two. */
+struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
+struct np_span *np_region_split(struct np_span *span);
+void np_region_give(struct np_span *span);
+struct np_span *np_span_of(const void *block);
+void *np_region_bootstrap(size_t bytes);
+void np_region_fork(int phase);
+
+/* -- plan_place.c: what the kernel is asked -- */
+/* The policy of `rule` for these pages (whole pages); true: the kernel took it. `node`: for LOCAL. */
+bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address, uint64_t bytes, bool move);
+/* All pages of the range to one node. */
+bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node);
+void np_place_init(void);
+uint32_t np_place_node(void); /* where this thread runs; 0 if nobody knows */
+
+/* -- plan_arena.c: blocks -- */
+struct np_plan_thread;
+void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
+void np_arena_free(struct np_plan_thread *thread, void *block);
+size_t np_arena_size(const void *block);
+/* Hand-over: every block of the rule to the node of the calling thread. */
+void np_arena_hand_over(uint32_t rule, uint32_t node);
+void np_arena_flush(struct np_plan_thread *thread);
+void np_arena_fork(int phase);
+
+/* -- plan_match.c: which rule takes a call -- */
+/* The first dynamic rule that takes a block of this size from this caller; negative: none. */
+int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller);
+/* Frame patterns that an address lies in. */
+uint64_t np_match_address(uintptr_t address);
+void np_match_init(void);
+void np_match_modules_changed(void);
+
+/* -- plan_thread.c -- */
+#define NP_PLAN_MEMOS_LOG2 6
+struct np_plan_memo { struct np_memo walk; uint64_t found; }; /* patterns in the stack */
+struct np_bin { void *head; uint32_t count, limit; };
+struct np_plan_thread {
+    struct np_slot walker;          /* only its stack bounds and numbers, for the unwinder */
+    struct np_plan_thread *next;
+    pthread_t self;
+    uint64_t order;                 /* UINT64_MAX: unknown */
+    uintptr_t start;
+    uint32_t node_left;             /* allocations until the node is asked again */
+    uint32_t node;
+    uint32_t rule;                  /* thread rule in force + 1 */
+    struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
+    uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
+    uint64_t bytes[256];
+    struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
+};
+struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; };
+extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
+/* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
+struct np_plan_thread *np_plan_thread_here(void);
+void np_plan_thread_counted(struct np_plan_thread *thread);
+void np_plan_threads_init(void);
+void np_plan_process_began(void);
+
+
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,340 @@
+/* plan_alloc.c: malloc's family, and C++'s operators, for a program under a plan.
+ *
+ * What no rule takes goes on to the next definition in load order, by a jump. The pointers to it begin at stubs that find the real functions; so
+ * there is nothing to check per call but the size (against those that rules take) and, in free, the address (against our own range).
+ */
+#define _GNU_SOURCE
+#include "plan.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sizes from `least` to `least + span` may be taken by a rule. At first none: least + span is the greatest number, which nobody asks for. */
+static struct { size_t least, span; } sizes = {SIZE_MAX, 0};
+
+static void *find_malloc(size_t bytes);
+static void *find_calloc(size_t count, size_t each);
+static void *find_realloc(void *old, size_t bytes);
+static void find_free(void *block);
+static void *find_aligned(size_t alignment, size_t bytes);
+static int find_posix(void **block, size_t alignment, size_t bytes);
+static size_t find_size(void *block);
+
+static struct {
+    __typeof__(&malloc) malloc;
+    __typeof__(&calloc) calloc;
+    __typeof__(&realloc) realloc;
+    __typeof__(&free) free;
+    __typeof__(&memalign) memalign;
+    __typeof__(&aligned_alloc) aligned_alloc;
+    __typeof__(&posix_memalign) posix_memalign;
+    __typeof__(&malloc_usable_size) malloc_usable_size;
+} real = {find_malloc, find_calloc, find_realloc, find_free, find_aligned, find_aligned, find_posix, find_size};
+
+/* -- finding the real functions; meanwhile the loader is served from the region's first granule -- */
+
+static uint32_t finding;
+
+/* False: the caller is the loader, looking up for us. */
+static NP_COLD bool find(void) {
+    if (np_plan_tls.busy) return false;
+    np_plan_tls.busy = 1;
+    if (__atomic_exchange_n(&finding, 1, __ATOMIC_ACQ_REL) == 0) {
+        np_plan_attach();
+#define FIND(name) __typeof__(real.name) name##_ = (__typeof__(real.name))np_real(#name)
+        FIND(malloc); FIND(calloc); FIND(realloc); FIND(free); FIND(memalign); FIND(aligned_alloc); FIND(posix_memalign); FIND(malloc_usable_size);
+#define SET(name) if (name##_ != NULL) __atomic_store_n(&real.name, name##_, __ATOMIC_RELEASE)
+        SET(calloc); SET(realloc); SET(free); SET(memalign); SET(aligned_alloc); SET(posix_memalign); SET(malloc_usable_size); SET(malloc);
+    } else {
+        while (__atomic_load_n(&real.malloc, __ATOMIC_ACQUIRE) == find_malloc) np_pause();
+    }
+    np_plan_tls.busy = 0;
+    return true;
+}
+
+static NP_COLD void *find_malloc(size_t bytes) { return find() ? real.malloc(bytes) : np_region_bootstrap(bytes); }
+static NP_COLD void *find_calloc(size_t count, size_t each) { return find() ? real.calloc(count, each) : np_region_bootstrap(count * each); }
+static NP_COLD void find_free(void *block) { if (find()) real.free(block); }
+static NP_COLD void *find_realloc(void *old, size_t bytes) {
+    if (find()) return real.realloc(old, bytes);
+    return old == NULL ? np_region_bootstrap(bytes) : NULL;
+}
+static NP_COLD void *find_aligned(size_t alignment, size_t bytes) {
+    if (find()) return real.memalign(alignment, bytes);
+    return alignment <= 64 ? np_region_bootstrap(bytes) : NULL;
+}
+static NP_COLD int find_posix(void **block, size_t alignment, size_t bytes) {
+    if (find()) return real.posix_memalign(block, alignment, bytes);
+    return (*block = alignment <= 64 ? np_region_bootstrap(bytes) : NULL) != NULL ? 0 : ENOMEM;
+}
+static NP_COLD size_t find_size(void *block) { return find() ? real.malloc_usable_size(block) : 0; }
+
+/* From the constructor on rules hold. */
+void np_plan_alloc_start(uint64_t least, uint64_t most) {
+    if (real.malloc == find_malloc) find();
+    if (least > most) return;
+    sizes.span = most - least;
+    __atomic_store_n(&sizes.least, least, __ATOMIC_RELEASE);
+}
+
+/* -- placing -- */
+
+static inline bool may_match(size_t bytes) { return np_unlikely(bytes - sizes.least <= sizes.span); }
+
+/* A block of a rule's arena, or NULL: no rule takes it, or there is no memory for it in the region. */
+static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, bool zero, struct np_regs caller) {
+    if (np_plan_tls.busy) return NULL;
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    void *block = NULL;
+    struct np_plan_thread *thread = np_plan_thread_here();
+    int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
+    if (rule >= 0) {
+        block = np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
+        if (block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_plan_tls.busy = 0;
+    errno = saved;
+    return block;
+}
+
+static void give(void *block) {
+    int saved = errno;
+    uint32_t busy = np_plan_tls.busy;
+    np_plan_tls.busy = 1;
+    np_arena_free(np_plan_tls.thread, block);
+    np_plan_tls.busy = busy;
+    errno = saved;
+}
+
+static size_t size_of_ours(const void *block) {
+    size_t bytes = np_arena_size(block);
+    return bytes != 0 ? bytes : NP_GRANULE - ((uintptr_t)block & (NP_GRANULE - 1)); /* bootstrap memory */
+}
+
+/* -- the family -- */
+
+NP_EXPORT void *malloc(size_t bytes) {
+    if (may_match(bytes)) {
+        void *block = place(bytes, 16, false, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.malloc(bytes);
+}
+
+NP_EXPORT void *calloc(size_t count, size_t each) {
+    size_t bytes;
+    if (!__builtin_mul_overflow(count, each, &bytes) && may_match(bytes)) {
+        void *block = place(bytes, 16, true, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.calloc(count, each);
+}
+
+NP_EXPORT void free(void *block) {
+    if (np_unlikely(np_is_ours(block))) give(block);
+    else real.free(block);
+}
+
+NP_EXPORT void cfree(void *block) {
+    free(block);
+}
+
+/* Of our block. One that has to move is decided anew, by its new size and this call's stack. */
+static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
+    if (bytes == 0) {
+        give(old);
+        return NULL;
+    }
+    size_t had = size_of_ours(old);
+    const struct np_span *span = np_span_of(old);
+    bool in_arena = span != NULL && span->arena != NULL;
+    /* It fits, and little would be saved. */
+    if (in_arena && bytes <= had && (bytes > had / 2 || had <= 64)) return old;
+    void *block = may_match(bytes) ? place(bytes, 16, false, caller) : NULL;
+    if (block == NULL) block = real.malloc(bytes);
+    if (block == NULL) return NULL;
+    memcpy(block, old, bytes < had ? bytes : had);
+    give(old);
+    return block;
+}
+
+static void *reallocate(void *old, size_t bytes, struct np_regs caller) {
+    if (np_unlikely(np_is_ours(old))) return regrow(old, bytes, caller);
+    if (bytes != 0 && may_match(bytes)) {
+        void *block = place(bytes, 16, false, caller);
+        if (block != NULL) {
+            if (old == NULL) return block;
+            size_t had = real.malloc_usable_size(old);
+            memcpy(block, old, bytes < had ? bytes : had);
+            real.free(old);
+            return block;
+        }
+    }
+    return real.realloc(old, bytes);
+}
+
+NP_EXPORT void *realloc(void *old, size_t bytes) {
+    return reallocate(old, bytes, NP_CALLER_REGS());
+}
+
+NP_EXPORT void *reallocarray(void *old, size_t count, size_t each) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return reallocate(old, bytes, NP_CALLER_REGS());
+}
+
+static bool is_alignment(size_t alignment) { return alignment != 0 && (alignment & (alignment - 1)) == 0; }
+
+NP_EXPORT void *memalign(size_t alignment, size_t bytes) {
+    if (may_match(bytes) && is_alignment(alignment)) {
+        void *block = place(bytes, alignment, false, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.memalign(alignment, bytes);
+}
+
+NP_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
+    if (may_match(bytes) && is_alignment(alignment)) {
+        void *block = place(bytes, alignment, false, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.aligned_alloc(alignment, bytes);
+}
+
+NP_EXPORT int posix_memalign(void **result, size_t alignment, size_t bytes) {
+    if (may_match(bytes) && is_alignment(alignment) && alignment >= sizeof(void *)) {
+        void *block = place(bytes, alignment, false, NP_CALLER_REGS());
+        if (block != NULL) {
+            *result = block;
+            return 0;
+        }
+    }
+    return real.posix_memalign(result, alignment, bytes);
+}
+
+NP_EXPORT void *valloc(size_t bytes) {
+    if (may_match(bytes)) {
+        void *block = place(bytes, 4096, false, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.memalign(4096, bytes);
+}
+
+NP_EXPORT void *pvalloc(size_t bytes) {
+    size_t whole = (bytes + 4095) & ~(size_t)4095;
+    if (whole >= bytes && may_match(whole)) {
+        void *block = place(whole, 4096, false, NP_CALLER_REGS());
+        if (block != NULL) return block;
+    }
+    return real.memalign(4096, whole >= bytes ? whole : bytes);
+}
+
+NP_EXPORT size_t malloc_usable_size(void *block) {
+    if (block == NULL) return 0;
+    return np_unlikely(np_is_ours(block)) ? size_of_ours(block) : real.malloc_usable_size(block);
+}
+
+/* -- C++ -- */
+
+/* The operator behind ours; where the C++ library is out of RTLD_NEXT's sight (RTLD_LOCAL), its own. NULL: there is none. */
+static NP_COLD void *find_operator(const char *name) {
+    int saved = errno;
+    uint32_t busy = np_plan_tls.busy;
+    np_plan_tls.busy = 1;
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        void *library = dlopen("libstdc++.so.6", RTLD_NOLOAD | RTLD_LAZY);
+        if (library != NULL) {
+            found = dlsym(library, name);
+            dlclose(library);
+        }
+    }
+    np_plan_tls.busy = busy;
+    errno = saved;
+    return found;
+}
+
+static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throws) {
+    void *block = alignment != 0 ? real.memalign(alignment, bytes) : real.malloc(bytes != 0 ? bytes : 1);
+    if (block == NULL && throws) abort(); /* nobody is there who could throw bad_alloc */
+    return block;
+}
+
+/* The C++ library's own operators are malloc with an exception at the end: what no rule takes then goes there at once, so that the decision is not made
+ * a second time inside. Replaced operators are called. */
+static NP_COLD bool find_plain(void) {
+    Dl_info info;
+    uint32_t busy = np_plan_tls.busy;
+    np_plan_tls.busy = 1;
+    void *found = find_operator("_Znwm");
+    bool plain = found != NULL && dladdr(found, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "/libstdc++.so") != NULL;
+    np_plan_tls.busy = busy;
+    return plain;
+}
+
+static inline bool is_plain(void) {
+    static uint32_t known; /* 0 unknown, 1 no, 2 yes */
+    if (np_unlikely(known == 0)) known = find_plain() ? 2 : 1;
+    return known == 2;
+}
+
+/* A call of the next operator comes last, so that an exception finds nothing of ours on its way. */
+#define NEW(name, parameters, arguments, align, throws)                                             \
+    void *name parameters;                                                                          \
+    NP_EXPORT void *name parameters {                                                               \
+        static void *(*next) parameters;                                                            \
+        if (may_match(bytes)) {                                                                     \
+            void *block = place(bytes, align != 0 ? align : 16, false, NP_CALLER_REGS());           \
+            if (block != NULL) return block;                                                        \
+            if (is_plain()) {                                                                       \
+                block = align != 0 ? real.memalign(align, bytes) : real.malloc(bytes + (bytes == 0)); \
+                if (block != NULL) return block;                                                    \
+            }                                                                                       \
+        }                                                                                           \
+        if (np_unlikely(next == NULL)) next = find_operator(#name);                                 \
+        if (np_unlikely(next == NULL)) return without_operator(bytes, align, throws);               \
+        return next arguments;                                                                      \
+    }
+
+NEW(_Znwm, (size_t bytes), (bytes), 0, true)
+NEW(_Znam, (size_t bytes), (bytes), 0, true)
+NEW(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag), 0, false)
+NEW(_ZnamRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag), 0, false)
+NEW(_ZnwmSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment), alignment, true)
+NEW(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment), alignment, true)
+NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *tag), (bytes, alignment, tag), alignment, false)
+NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *tag), (bytes, alignment, tag), alignment, false)
+
+#define DELETE(name, parameters, arguments)                                  \
+    void name parameters;                                                    \
+    NP_EXPORT void name parameters {                                         \
+        static void (*next) parameters;                                      \
+        if (np_unlikely(np_is_ours(block))) {                                \
+            give(block);                                                     \
+            return;                                                          \
+        }                                                                    \
+        if (np_unlikely(next == NULL)) next = find_operator(#name);          \
+        if (np_unlikely(next == NULL)) real.free(block);                     \
+        else next arguments;                                                 \
+    }
+
+DELETE(_ZdlPv, (void *block), (block))
+DELETE(_ZdaPv, (void *block), (block))
+DELETE(_ZdlPvm, (void *block, size_t bytes), (block, bytes))
+DELETE(_ZdaPvm, (void *block, size_t bytes), (block, bytes))
+DELETE(_ZdlPvRKSt9nothrow_t, (void *block, const void *tag), (block, tag))
+DELETE(_ZdaPvRKSt9nothrow_t, (void *block, const void *tag), (block, tag))
+DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))
+DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))
+DELETE(_ZdlPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))
+DELETE(_ZdaPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *tag), (block, alignment, tag))
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *tag), (block, alignment, tag))

@@ -1,0 +1,104 @@
+/* plan_map.c: what is not a block: anonymous mappings that rules take by their caller, mapped files, static objects and sections. */
+#define _GNU_SOURCE
+#include "plan.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
+
+static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+    if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
+    if (np_place_range(rule, rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, address, bytes, move)) {
+        np_plan_count(&rule->placed, 1);
+        np_plan_count(&rule->placed_bytes, bytes);
+    } else {
+        np_plan_count(&rule->passed, 1);
+    }
+}
+
+/* -- mappings -- */
+
+static void place_file(int fd, uintptr_t address, uint64_t bytes) {
+    char link[32] = "/proc/self/fd/", path[1024];
+    unsigned at = 14;
+    unsigned digits = 1;
+    for (unsigned rest = (unsigned)fd; rest >= 10; rest /= 10) digits++;
+    for (unsigned i = digits, rest = (unsigned)fd; i > 0; i--, rest /= 10) link[at + i - 1] = (char)('0' + rest % 10);
+    link[at + digits] = 0;
+    long length = NP_SYS4(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+    if (length <= 0) return;
+    path[length] = 0;
+    struct np_plan_rule *rules = np_plan_rules();
+    for (uint32_t i = 0; i < np_plan->rule_count; i++) {
+        bool fits = rules[i].kind == NP_PLAN_FILE && bytes >= rules[i].min_size && bytes <= rules[i].max_size;
+        if (!fits || !np_plan_glob(rules[i].text, path)) continue;
+        if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
+        placed(&rules[i], address, bytes, true);
+        return;
+    }
+}
+
+static NP_COLD void mapped(void *address, size_t bytes, int flags, int fd, struct np_regs caller) {
+    if (address == MAP_FAILED || np_plan_tls.busy) return;
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    if (flags & MAP_ANONYMOUS) {
+        struct np_plan_thread *thread = np_plan_thread_here();
+        int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
+        if (rule >= 0) placed(&np_plan_rules()[rule], (uintptr_t)address, whole_pages(bytes), false);
+    } else {
+        place_file(fd, (uintptr_t)address, whole_pages(bytes));
+    }
+    np_plan_tls.busy = 0;
+    errno = saved;
+}
+
+static bool has_files;
+static uint64_t least = UINT64_MAX, most;
+
+static inline bool is_wanted(size_t bytes, int flags) {
+    return flags & MAP_ANONYMOUS ? bytes >= least && bytes <= most : has_files;
+}
+
+NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    void *result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
+    return result;
+}
+
+NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
+    void *result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
+    return result;
+}
+
+/* -- static objects -- */
+
+static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) {
+    (void)bytes, (void)context;
+    const struct np_plan_module *modules = (void *)((char *)np_plan + np_plan->modules);
+    const struct np_plan_static *statics = (void *)((char *)np_plan + np_plan->statics);
+    struct stat status;
+    const char *path = info->dlpi_name == NULL || info->dlpi_name[0] == 0 ? "/proc/self/exe" : info->dlpi_name;
+    if (NP_SYS4(SYS_newfstatat, AT_FDCWD, path, &status, 0) != 0) return 0;
+    for (uint32_t i = 0; i < np_plan->static_count; i++) {
+        const struct np_plan_module *module = &modules[statics[i].module];
+        struct np_plan_rule *rule = &np_plan_rules()[statics[i].rule];
+        if (module->device != status.st_dev || module->inode != status.st_ino) continue;
+        if (rule->process[0] != 0 && !np_plan_glob(rule->process, np_plan_command)) continue;
+        uintptr_t first = (info->dlpi_addr + statics[i].first) & ~4095ul;
+        placed(rule, first, whole_pages(info->dlpi_addr + statics[i].last + 1 - first), true);
+    }
+    return 0;
+}
+
+void np_plan_maps_init(void) {
+    const struct np_plan_rule *rules = np_plan_rules();
+    for (uint32_t i = 0; i < np_plan->rule_count; i++) has_files |= rules[i].kind == NP_PLAN_FILE;
+    if (np_plan->static_count != 0) dl_iterate_phdr(place_module, NULL);
+    most = np_plan->max_size;
+    least = np_plan->min_size;
+}

@@ -1,0 +1,226 @@
+/* plan_region.c: one reserved range of addresses for all of the planner's blocks, in granules of 64 KiB.
+ *
+ * Reserved without access at first; pages get access as they are first handed out. A table says which span each granule belongs to. Spans that
+ * come back are joined with their free neighbours and emptied, so that they cost no memory. Addresses below np_region + one granule serve
+ * the loader's allocations while the real functions are looked up; those are never given back.
+ */
+#define _GNU_SOURCE
+#include "plan.h"
+
+#include <sys/mman.h>
+
+#define MOST_BYTES (1ull << 40)
+#define LEAST_BYTES (1ull << 28)
+#define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
+#define DESCRIPTOR_PAGES 65536u
+
+uintptr_t np_region, np_region_bytes;
+
+static struct np_plan_lock lock;
+static struct np_span **table;
+static uint64_t next_granule, usable_end;
+static uint64_t bootstrap_used;
+static struct np_span *free_spans, *spare;
+static struct np_span *fresh, *fresh_end;
+
+bool np_region_make(void) {
+    for (uint64_t bytes = MOST_BYTES; bytes >= LEAST_BYTES; bytes /= 4) {
+        long at = NP_SYS6(SYS_mmap, 0, bytes + NP_GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at < 0 && at > -4096) continue;
+        table = np_pages_new(bytes / NP_GRANULE * sizeof *table);
+        uintptr_t base = ((uintptr_t)at + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
+        if (table == NULL || NP_SYS3(SYS_mprotect, base, NP_GRANULE, PROT_READ | PROT_WRITE) != 0) {
+            NP_SYS2(SYS_munmap, at, bytes + NP_GRANULE);
+            continue;
+        }
+        next_granule = 1;
+        usable_end = base + NP_GRANULE;
+        np_region_bytes = bytes;
+        __atomic_store_n(&np_region, base, __ATOMIC_RELEASE);
+        return true;
+    }
+    return false;
+}
+
+void *np_region_bootstrap(size_t bytes) {
+    uint64_t whole = (bytes + 79) & ~63ull;
+    uint64_t at = __atomic_fetch_add(&bootstrap_used, whole, __ATOMIC_RELAXED);
+    return np_region != 0 && bytes < NP_GRANULE && at + whole <= NP_GRANULE ? (void *)(np_region + at) : NULL;
+}
+
+struct np_span *np_span_of(const void *block) {
+    return __atomic_load_n(&table[((uintptr_t)block - np_region) >> NP_GRANULE_SHIFT], __ATOMIC_ACQUIRE);
+}
+
+static struct np_span *new_span(void) {
+    struct np_span *span = spare;
+    if (span != NULL) {
+        spare = span->next;
+    } else {
+        if (fresh == fresh_end) {
+            fresh = np_pages_new(DESCRIPTOR_PAGES);
+            if (fresh == NULL) return fresh_end = NULL;
+            fresh_end = fresh + DESCRIPTOR_PAGES / sizeof *fresh;
+        }
+        span = fresh++;
+    }
+    __builtin_memset(span, 0, sizeof *span);
+    return span;
+}
+
+static void drop_span(struct np_span *span) {
+    span->next = spare;
+    spare = span;
+}
+
+static uint64_t index_of(uintptr_t base) { return (base - np_region) >> NP_GRANULE_SHIFT; }
+
+static void unlink_free(struct np_span *span) {
+    if (span->previous != NULL) span->previous->next = span->next;
+    else free_spans = span->next;
+    if (span->next != NULL) span->next->previous = span->previous;
+    span->next = span->previous = NULL;
+}
+
+/* A free span is found by its first and last granule. */
+static void link_free(struct np_span *span) {
+    span->kind = NP_SPAN_FREE;
+    span->previous = NULL;
+    span->next = free_spans;
+    if (free_spans != NULL) free_spans->previous = span;
+    free_spans = span;
+    table[index_of(span->base)] = table[index_of(span->base) + span->granules - 1] = span;
+}
+
+static bool give_access(uintptr_t end) {
+    if (end <= usable_end) return true;
+    uintptr_t to = (end + STEP_BYTES - 1) & ~(STEP_BYTES - 1);
+    if (to > np_region + np_region_bytes) to = np_region + np_region_bytes;
+    if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) {
+        to = end; /* as little as will do: memory may be strictly accounted */
+        if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) return false;
+    }
+    usable_end = to;
+    return true;
+}
+
+/* Cuts what is before `base` and behind the wanted granules off a span that is in no list. */
+static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
+    uint64_t before = (base - span->base) >> NP_GRANULE_SHIFT, behind = span->granules - before - granules;
+    struct np_span *head = before != 0 ? new_span() : NULL, *tail = behind != 0 ? new_span() : NULL;
+    if ((before != 0 && head == NULL) || (behind != 0 && tail == NULL)) {
+        if (head != NULL) drop_span(head);
+        return false;
+    }
+    if (head != NULL) {
+        head->base = span->base;
+        head->granules = before;
+        link_free(head);
+    }
+    if (tail != NULL) {
+        tail->base = base + (granules << NP_GRANULE_SHIFT);
+        tail->granules = behind;
+        link_free(tail);
+    }
+    span->base = base;
+    span->granules = granules;
+    return true;
+}
+
+static struct np_span *take_free(uint64_t granules, uint64_t alignment) {
+    for (struct np_span *span = free_spans; span != NULL; span = span->next) {
+        uintptr_t base = (span->base + alignment - 1) & ~(alignment - 1);
+        if (base + (granules << NP_GRANULE_SHIFT) > span->base + (span->granules << NP_GRANULE_SHIFT)) continue;
+        unlink_free(span);
+        if (trim(span, base, granules)) return span;
+        link_free(span);
+        return NULL;
+    }
+    return NULL;
+}
+
+static struct np_span *take_fresh(uint64_t granules, uint64_t alignment) {
+    uintptr_t start = np_region + (next_granule << NP_GRANULE_SHIFT), base = (start + alignment - 1) & ~(alignment - 1);
+    uintptr_t room = np_region + np_region_bytes - start, end = base + (granules << NP_GRANULE_SHIFT);
+    if (granules > np_region_bytes >> NP_GRANULE_SHIFT || base - start + (granules << NP_GRANULE_SHIFT) > room || !give_access(end)) return NULL;
+    struct np_span *span = new_span();
+    if (span == NULL) return NULL;
+    span->base = start;
+    span->granules = (end - start) >> NP_GRANULE_SHIFT;
+    if (!trim(span, base, granules)) {
+        drop_span(span);
+        return NULL;
+    }
+    next_granule = (end - np_region) >> NP_GRANULE_SHIFT;
+    return span;
+}
+
+struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
+    if (alignment < NP_GRANULE) alignment = NP_GRANULE;
+    if (granules == 0 || granules > np_region_bytes >> NP_GRANULE_SHIFT || alignment > np_region_bytes) return NULL;
+    np_plan_lock(&lock);
+    struct np_span *span = take_free(granules, alignment);
+    if (span == NULL) span = take_fresh(granules, alignment);
+    if (span != NULL) {
+        uint64_t first = index_of(span->base);
+        for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
+        span->kind = NP_SPAN_LARGE;
+        span->zeroed = true;
+        span->listed = false;
+        span->free = NULL;
+        span->used = span->bumped = 0;
+        span->arena_next = span->arena_previous = span->next = span->previous = NULL;
+    }
+    np_plan_unlock(&lock);
+    return span;
+}
+
+/* Makes of one span as many as it has granules, in a list by `next`. What finds no descriptor stays one. */
+struct np_span *np_region_split(struct np_span *span) {
+    np_plan_lock(&lock);
+    struct np_span *list = span;
+    while (span->granules > 1) {
+        struct np_span *last = new_span();
+        if (last == NULL) break;
+        last->granules = 1;
+        last->base = span->base + (--span->granules << NP_GRANULE_SHIFT);
+        last->kind = span->kind;
+        last->zeroed = true;
+        last->next = list;
+        list = last;
+        __atomic_store_n(&table[index_of(last->base)], last, __ATOMIC_RELEASE);
+    }
+    np_plan_unlock(&lock);
+    return list;
+}
+
+/* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
+void np_region_give(struct np_span *span) {
+    int saved = errno;
+    madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED);
+    errno = saved;
+    np_plan_lock(&lock);
+    uint64_t first = index_of(span->base);
+    struct np_span *before = first > 1 ? table[first - 1] : NULL;
+    struct np_span *behind = first + span->granules < next_granule ? table[first + span->granules] : NULL;
+    span->arena = NULL;
+    if (before != NULL && before->kind == NP_SPAN_FREE) {
+        unlink_free(before);
+        span->base = before->base;
+        span->granules += before->granules;
+        drop_span(before);
+    }
+    if (behind != NULL && behind->kind == NP_SPAN_FREE) {
+        unlink_free(behind);
+        span->granules += behind->granules;
+        drop_span(behind);
+    }
+    link_free(span);
+    np_plan_unlock(&lock);
+}
+
+/* 0: before a fork; 1: after it, in parent and child alike. */
+void np_region_fork(int phase) {
+    if (phase == 0) np_plan_lock(&lock);
+    else np_plan_unlock(&lock);
+}

@@ -1,0 +1,148 @@
+/* plan_start.c: finding the plan, and starting each part of the library in a program that has one. */
+#define _GNU_SOURCE
+#include "plan.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+struct np_plan *np_plan;
+char np_plan_command[NP_PLAN_NAME];
+
+/* -- locks -- */
+
+void np_plan_lock_slow(struct np_plan_lock *lock) {
+    for (unsigned spins = 0; spins < 100; spins++) {
+        uint32_t free = 0;
+        if (__atomic_compare_exchange_n(&lock->word, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+        np_pause();
+    }
+    while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0) NP_SYS4(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL);
+}
+
+void np_plan_wake(struct np_plan_lock *lock) {
+    NP_SYS4(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+/* -- patterns: `*` any run of characters, `?` one -- */
+
+bool np_plan_glob(const char *pattern, const char *text) {
+    const char *after = NULL, *from = NULL;
+    while (*text != 0) {
+        if (*pattern == '*') {
+            after = ++pattern;
+            from = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (after != NULL) {
+            pattern = after;
+            text = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+/* -- the plan -- */
+
+static bool part_fits(const struct np_plan *plan, uint64_t offset, uint64_t count, uint64_t each) {
+    return offset % 8 == 0 && offset <= plan->bytes && count <= (plan->bytes - offset) / each;
+}
+
+static bool sound(const struct np_plan *plan, uint64_t bytes) {
+    if (plan->magic != NP_PLAN_MAGIC || plan->version != NP_PLAN_VERSION || plan->bytes > bytes || plan->bytes < sizeof *plan) return false;
+    if (plan->rule_count > 256 || plan->thread_count > 256 || plan->process_count > 256) return false;
+    return part_fits(plan, plan->rules, plan->rule_count, sizeof(struct np_plan_rule)) &&
+           part_fits(plan, plan->threads, plan->thread_count, sizeof(struct np_plan_place)) &&
+           part_fits(plan, plan->processes, plan->process_count, sizeof(struct np_plan_place)) &&
+           part_fits(plan, plan->modules, plan->module_count, sizeof(struct np_plan_module)) &&
+           part_fits(plan, plan->code, plan->code_count, sizeof(struct np_plan_code)) &&
+           part_fits(plan, plan->statics, plan->static_count, sizeof(struct np_plan_static));
+}
+
+static struct np_plan *map_plan(const char *path) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0) return NULL;
+    struct np_plan *plan = NULL;
+    struct stat status;
+    if (NP_SYS4(SYS_newfstatat, fd, "", &status, AT_EMPTY_PATH) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_size >= sizeof *plan) {
+        uint64_t bytes = (uint64_t)status.st_size;
+        long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at > 0 || at < -4095) {
+            plan = (struct np_plan *)at;
+            if (!sound(plan, bytes)) {
+                NP_SYS2(SYS_munmap, at, bytes);
+                plan = NULL;
+            }
+        }
+    }
+    NP_SYS1(SYS_close, fd);
+    return plan;
+}
+
+static void read_command(void) {
+    char path[1024];
+    long length = NP_SYS4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return;
+    path[length] = 0;
+    const char *name = strrchr(path, '/');
+    name = name != NULL ? name + 1 : path;
+    size_t bytes = strnlen(name, sizeof np_plan_command - 1);
+    memcpy(np_plan_command, name, bytes);
+}
+
+/* Reached from the first allocation, so by system calls only. The region is needed even without a plan: for the loader's first allocations. */
+void np_plan_attach(void) {
+    const char *path = np_initial_environment("NUMAPILOT_PLAN=");
+    struct np_plan *plan = path != NULL ? map_plan(path) : NULL;
+    bool has_region = np_region_make();
+    if (plan == NULL) return;
+    if (!has_region) {
+        np_plan_count(&plan->no_memory, 1);
+        plan = NULL; /* nothing can be placed; threads could, but half a plan is none */
+    }
+    np_find_ourselves();
+    read_command();
+    __atomic_store_n(&np_plan, plan, __ATOMIC_RELEASE);
+}
+
+static bool rules_ask_for_frames(void) {
+    const struct np_plan_rule *rules = np_plan_rules();
+    const struct np_plan_place *threads = np_plan_threads();
+    bool wanted = false;
+    for (uint32_t i = 0; i < np_plan->rule_count; i++) wanted |= rules[i].patterns != 0 || rules[i].to_pattern != NP_PLAN_NO_PATTERN;
+    for (uint32_t i = 0; i < np_plan->thread_count; i++) wanted |= threads[i].start_pattern != NP_PLAN_NO_PATTERN;
+    return wanted;
+}
+
+void np_plan_alloc_start(uint64_t least, uint64_t most) NP_HIDDEN;
+void np_plan_maps_init(void) NP_HIDDEN;
+
+__attribute__((constructor(102))) static void construct(void) {
+    int saved = errno;
+    np_plan_alloc_start(1, 0);
+    if (np_plan != NULL) {
+        np_plan_tls.busy = 1;
+        np_place_init();
+        if (rules_ask_for_frames()) np_match_init();
+        np_plan_process_began();
+        np_plan_threads_init();
+        np_plan_maps_init();
+        np_plan_tls.busy = 0;
+        np_plan_alloc_start(np_plan->min_size, np_plan->max_size);
+    }
+    errno = saved;
+}
+
+/* A library that went may make room for another at the same addresses. */
+NP_EXPORT int dlclose(void *handle) {
+    int result = NP_REAL(dlclose)(handle);
+    np_match_modules_changed();
+    return result;
+}

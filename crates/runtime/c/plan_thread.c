@@ -1,0 +1,323 @@
+/* plan_thread.c: where threads and processes run, and hand-over.
+ *
+ * Threads are met when they begin (pthread_create, thrd_create; behind the tracker it says so) and when they are named. A process is met when its
+ * program starts and when it is forked. The library changes affinities by the functions that the program would call.
+ */
+#define _GNU_SOURCE
+#include "plan.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <threads.h>
+
+_Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
+
+static struct np_plan_lock threads_lock;
+static struct np_plan_thread *threads;
+static uint64_t threads_made; /* in this process, the main thread not counted */
+static pthread_key_t end_key;
+static bool has_end_key;
+
+static void thread_began(uintptr_t start);
+/* What the tracker finds by name: it begins threads before we could, and says so. */
+NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began};
+
+/* -- a thread's state -- */
+
+void np_plan_thread_counted(struct np_plan_thread *thread) {
+    for (uint32_t i = 0; i < np_plan->rule_count && i < 256; i++) {
+        if (thread->blocks[i] == 0) continue;
+        np_plan_count(&np_plan_rules()[i].placed, thread->blocks[i]);
+        np_plan_count(&np_plan_rules()[i].placed_bytes, thread->bytes[i]);
+        thread->blocks[i] = 0;
+        thread->bytes[i] = 0;
+    }
+}
+
+static NP_COLD struct np_plan_thread *make_thread(void) {
+    if (np_plan == NULL || np_plan_tls.ended) return NULL;
+    struct np_plan_thread *thread = np_pages_new(sizeof *thread);
+    if (thread == NULL) return NULL;
+    thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
+    thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+    thread->self = pthread_self();
+    thread->order = thread->walker.pid == thread->walker.tid ? 0 : UINT64_MAX;
+    np_plan_lock(&threads_lock);
+    thread->next = threads;
+    threads = thread;
+    np_plan_unlock(&threads_lock);
+    np_plan_tls.thread = thread;
+    if (has_end_key) pthread_setspecific(end_key, thread);
+    return thread;
+}
+
+struct np_plan_thread *np_plan_thread_here(void) {
+    struct np_plan_thread *thread = np_plan_tls.thread;
+    return np_likely(thread != NULL) ? thread : make_thread();
+}
+
+/* In the last round of key destructors, so that what others free still goes through the thread's own bins. */
+static void on_thread_exit(void *value) {
+    struct np_plan_thread *thread = value;
+    if (thread != np_plan_tls.thread) return;
+    if (++np_plan_tls.ended < 4) {
+        pthread_setspecific(end_key, value);
+        return;
+    }
+    np_plan_tls.busy = 1;
+    np_plan_thread_counted(thread);
+    np_arena_flush(thread);
+    np_plan_lock(&threads_lock);
+    for (struct np_plan_thread **at = &threads; *at != NULL; at = &(*at)->next) {
+        if (*at != thread) continue;
+        *at = thread->next;
+        break;
+    }
+    np_plan_unlock(&threads_lock);
+    np_plan_tls.thread = NULL;
+    np_pages_free(thread, sizeof *thread);
+    np_plan_tls.busy = 0;
+}
+
+/* -- pinning -- */
+
+static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint64_t *set) {
+    memcpy(set, rule->cpus, sizeof rule->cpus);
+    if (rule->layout != NP_PLAN_SPREAD) return;
+    if (rule->by_node) {
+        uint64_t nodes = rule->nodes;
+        for (uint64_t skip = number % (uint64_t)__builtin_popcountll(nodes); skip > 0; skip--) nodes &= nodes - 1;
+        memcpy(set, np_plan->node_cpus[__builtin_ctzll(nodes)], sizeof rule->cpus);
+        return;
+    }
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) count += (uint64_t)__builtin_popcountll(set[i]);
+    uint64_t skip = count != 0 ? number % count : 0;
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) {
+        uint64_t word = set[i];
+        set[i] = 0;
+        for (; word != 0; word &= word - 1)
+            if (skip-- == 0) set[i] = word & -word;
+    }
+}
+
+/* `thread` NULL: the calling one. */
+static void pin(struct np_plan_place *rule, const pthread_t *thread) {
+    uint64_t set[NP_PLAN_CPU_WORDS];
+    choose_cpus(rule, __atomic_fetch_add(&rule->taken, 1, __ATOMIC_RELAXED), set);
+    int saved = errno, error;
+    if (thread != NULL) error = pthread_setaffinity_np(*thread, sizeof set, (const cpu_set_t *)(const void *)set);
+    else error = sched_setaffinity(0, sizeof set, (const cpu_set_t *)(const void *)set) == 0 ? 0 : errno;
+    errno = saved;
+    if (error == 0) {
+        np_plan_count(&rule->placed, 1);
+        return;
+    }
+    np_plan_count(&rule->failures, 1);
+    __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
+}
+
+static bool suits(const struct np_plan_place *rule, const struct np_plan_thread *thread, const char *name) {
+    if (rule->process[0] != 0 && !np_plan_glob(rule->process, np_plan_command)) return false;
+    if (rule->name[0] != 0 && !np_plan_glob(rule->name, name)) return false;
+    if (rule->start_pattern != NP_PLAN_NO_PATTERN && !(np_match_address(thread->start) >> rule->start_pattern & 1)) return false;
+    if (rule->range_count == 0) return true;
+    return thread->order != UINT64_MAX && np_plan_in_ranges(rule->order, rule->range_count, thread->order);
+}
+
+static void place_thread(struct np_plan_thread *thread, const char *name, bool is_other) {
+    struct np_plan_place *rules = np_plan_threads();
+    for (uint32_t i = 0; i < np_plan->thread_count; i++) {
+        if (!suits(&rules[i], thread, name)) continue;
+        if (thread->rule == i + 1) return;
+        thread->rule = i + 1;
+        thread->node_left = 0;
+        pin(&rules[i], is_other ? &thread->self : NULL);
+        return;
+    }
+}
+
+static void take_over(const struct np_plan_thread *thread, const char *name) {
+    struct np_plan_rule *rules = np_plan_rules();
+    for (uint32_t i = 0; i < np_plan->rule_count; i++) {
+        if (rules[i].policy != NP_PLAN_HAND_OVER) continue;
+        bool by_start = rules[i].to_pattern != NP_PLAN_NO_PATTERN && (np_match_address(thread->start) >> rules[i].to_pattern & 1);
+        if (by_start || np_plan_glob(rules[i].text, name)) np_arena_hand_over(i, np_place_node());
+    }
+}
+
+/* -- threads -- */
+
+static void meet(struct np_plan_thread *thread) {
+    char name[16] = {0};
+    NP_SYS2(SYS_prctl, PR_GET_NAME, name);
+    place_thread(thread, name, false);
+    take_over(thread, name);
+}
+
+/* The calling thread begins. */
+static void thread_began(uintptr_t start) {
+    if (np_plan == NULL || np_plan_tls.busy) return;
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    struct np_plan_thread *thread = np_plan_thread_here();
+    if (thread != NULL && start != 0) {
+        thread->start = start;
+        thread->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
+        meet(thread);
+    }
+    np_plan_tls.busy = 0;
+    errno = saved;
+}
+
+struct start {
+    void *(*routine)(void *);
+    int (*c11_routine)(void *);
+    void *argument;
+};
+
+#define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
+
+static TRAMPOLINE void *begin_pthread(void *given) {
+    struct start start = *(struct start *)given;
+    np_pages_free(given, NP_PLAN_NAME);
+    thread_began((uintptr_t)start.routine);
+    void *result = start.routine(start.argument);
+    __asm__ volatile("" : "+r"(result)); /* not a tail call */
+    return result;
+}
+
+static TRAMPOLINE int begin_c11(void *given) {
+    struct start start = *(struct start *)given;
+    np_pages_free(given, NP_PLAN_NAME);
+    thread_began((uintptr_t)start.c11_routine);
+    int result = start.c11_routine(start.argument);
+    __asm__ volatile("" : "+r"(result));
+    return result;
+}
+
+static struct start *new_start(void) {
+    bool is_wanted = np_plan != NULL && !numapilot_planner.is_tracked;
+    return is_wanted ? np_pages_new(NP_PLAN_NAME) : NULL;
+}
+
+NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+    struct start *start = new_start();
+    if (start == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
+    *start = (struct start){.routine = routine, .argument = argument};
+    int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
+    if (result != 0) np_pages_free(start, NP_PLAN_NAME);
+    return result;
+}
+
+NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) {
+    struct start *start = new_start();
+    if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
+    *start = (struct start){.c11_routine = routine, .argument = argument};
+    int result = NP_REAL(thrd_create)(thread, begin_c11, start);
+    if (result != thrd_success) np_pages_free(start, NP_PLAN_NAME);
+    return result;
+}
+
+/* -- names -- */
+
+static void renamed(const pthread_t *thread, const char *name) {
+    if (np_plan == NULL || np_plan_tls.busy || name == NULL) return;
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    bool is_self = thread == NULL || pthread_equal(*thread, pthread_self());
+    struct np_plan_thread *state = is_self ? np_plan_thread_here() : NULL;
+    if (is_self && state != NULL) {
+        place_thread(state, name, false);
+        take_over(state, name);
+    } else if (!is_self) {
+        np_plan_lock(&threads_lock);
+        for (state = threads; state != NULL && !pthread_equal(state->self, *thread); state = state->next) {}
+        if (state != NULL) place_thread(state, name, true);
+        np_plan_unlock(&threads_lock);
+    }
+    np_plan_tls.busy = 0;
+    errno = saved;
+}
+
+NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
+    int result = NP_REAL(pthread_setname_np)(thread, name);
+    if (result == 0) renamed(&thread, name);
+    return result;
+}
+
+NP_EXPORT int prctl(int option, ...) {
+    va_list rest;
+    va_start(rest, option);
+    unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
+    unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
+    va_end(rest);
+    int result = NP_REAL(prctl)(option, a, b, c, d);
+    if (result == 0 && option == PR_SET_NAME) renamed(NULL, (const char *)a);
+    return result;
+}
+
+/* -- processes -- */
+
+void np_plan_process_began(void) {
+    struct np_plan_place *rules = np_plan_processes();
+    np_plan_count(&np_plan->attached, 1);
+    for (uint32_t i = 0; i < np_plan->process_count; i++) {
+        if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
+        uint64_t order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
+        if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, order)) continue;
+        pin(&rules[i], NULL);
+        return;
+    }
+}
+
+static void before_fork(void) {
+    np_plan_lock(&threads_lock);
+    np_arena_fork(0);
+    np_region_fork(0);
+}
+
+static void in_parent(void) {
+    np_region_fork(1);
+    np_arena_fork(1);
+    np_plan_unlock(&threads_lock);
+}
+
+/* Only this thread is left. Blocks in the others' bins are lost to the child, as they are in other allocators. */
+static void in_child(void) {
+    in_parent();
+    struct np_plan_thread *thread = np_plan_tls.thread;
+    uint32_t busy = np_plan_tls.busy;
+    np_plan_tls.busy = 1;
+    threads = thread;
+    threads_made = 0;
+    if (thread != NULL) {
+        thread->next = NULL;
+        thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
+        thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+        thread->order = 0;
+        thread->rule = 0;
+        thread->node_left = 0;
+        memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
+        memset(thread->bytes, 0, sizeof thread->bytes);
+    }
+    np_plan_process_began();
+    np_plan_tls.busy = busy;
+}
+
+static void at_exit(void) {
+    np_plan_lock(&threads_lock);
+    for (struct np_plan_thread *thread = threads; thread != NULL; thread = thread->next) np_plan_thread_counted(thread);
+    np_plan_unlock(&threads_lock);
+}
+
+void np_plan_threads_init(void) {
+    has_end_key = pthread_key_create(&end_key, on_thread_exit) == 0;
+    pthread_atfork(before_fork, in_parent, in_child);
+    atexit(at_exit);
+    struct np_plan_thread *thread = np_plan_thread_here();
+    if (thread != NULL) meet(thread);
+}

@@ -1,0 +1,114 @@
+/* startup.c: what a preloaded library needs before anything else works: its environment, its own image, the real functions, the process's mappings. By
+ * system calls and the loader's tables only. Part of the tracker and of the planner.
+ */
+#define _GNU_SOURCE
+#include "track.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+
+struct np_own np_own;
+char np_own_path[4096];
+
+/* -- the environment and our own image -- */
+
+static const char *after_prefix(const char *entry, const char *prefix) {
+    size_t length = strlen(prefix);
+    return strncmp(entry, prefix, length) == 0 ? entry + length : NULL;
+}
+
+const char *np_initial_environment(const char *prefix) {
+    extern void *__libc_stack_end __attribute__((visibility("default")));
+    if (__libc_stack_end == NULL) return NULL;
+    char **words = (char **)__libc_stack_end + 1;
+    while (*words != NULL) words++;
+    for (words++; *words != NULL; words++) {
+        const char *value = after_prefix(*words, prefix);
+        if (value != NULL) return value;
+    }
+    return NULL;
+}
+
+void np_find_ourselves(void) {
+    extern const char np_image_begin[] __asm__("__ehdr_start") NP_HIDDEN;
+    const ElfW(Ehdr) *header = (const void *)np_image_begin;
+    const ElfW(Phdr) *segments = (const void *)(np_image_begin + header->e_phoff);
+    extern const char np_begin_trampolines[] __asm__("__start_np_trampolines") NP_HIDDEN;
+    extern const char np_end_trampolines[] __asm__("__stop_np_trampolines") NP_HIDDEN;
+    np_own.trampolines_lo = (uintptr_t)np_begin_trampolines;
+    np_own.trampolines_hi = (uintptr_t)np_end_trampolines;
+    np_own.lo = np_own.hi = (uintptr_t)np_image_begin;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        uintptr_t end = np_own.lo + segments[i].p_vaddr + segments[i].p_memsz;
+        if (segments[i].p_type == PT_LOAD && end > np_own.hi) np_own.hi = end;
+    }
+    Dl_info info;
+    if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
+        memcpy(np_own_path, info.dli_fname, strlen(info.dli_fname) + 1);
+}
+
+/* -- real functions -- */
+
+void *np_real(const char *name) {
+    int saved = errno;
+    void *found = dlsym(RTLD_NEXT, name);
+    errno = saved;
+    return found;
+}
+
+/* -- /proc/self/maps -- */
+
+static bool hex(const char **at, uint64_t *value) {
+    const char *start = *at;
+    for (*value = 0;; (*at)++) {
+        char c = **at;
+        if (c >= '0' && c <= '9') *value = *value << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f') *value = *value << 4 | (uint64_t)(c - 'a' + 10);
+        else return *at != start;
+    }
+}
+
+/* `text` ends with a zero byte. "lo-hi rwxp offset dev inode   path" */
+static bool parse_line(const char *text, struct np_maps_line *line) {
+    uint64_t lo, hi;
+    if (!hex(&text, &lo) || *text++ != '-' || !hex(&text, &hi) || *text++ != ' ') return false;
+    line->lo = lo;
+    line->hi = hi;
+    for (int i = 0; i < 4; i++)
+        if ((line->perms[i] = *text++) == 0) return false;
+    if (*text++ != ' ' || !hex(&text, &line->offset)) return false;
+    while (*text == ' ') text++;
+    while (*text != ' ' && *text != 0) text++;
+    while (*text == ' ') text++;
+    for (line->inode = 0; *text >= '0' && *text <= '9'; text++) line->inode = line->inode * 10 + (uint64_t)(*text - '0');
+    while (*text == ' ') text++;
+    line->path = text;
+    line->path_bytes = strlen(text);
+    return true;
+}
+
+void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    char buffer[4096 + 512];
+    size_t filled = 0;
+    bool more = true;
+    while (more) {
+        long got = NP_SYS3(SYS_read, fd, buffer + filled, sizeof buffer - 1 - filled);
+        if (got <= 0) break;
+        filled += (size_t)got;
+        char *begin = buffer, *end;
+        while (more && (end = memchr(begin, '\n', filled - (size_t)(begin - buffer))) != NULL) {
+            struct np_maps_line line;
+            *end = 0;
+            if (parse_line(begin, &line)) more = visit(&line, context);
+            begin = end + 1;
+        }
+        filled -= (size_t)(begin - buffer);
+        memmove(buffer, begin, filled);
+        if (filled >= sizeof buffer - 1) break; /* a path longer than the kernel's limit: not a maps file */
+    }
+    NP_SYS1(SYS_close, fd);
+}

@@ -1,0 +1,153 @@
+//! The planner's allocator and hooks, alone: every policy under torture, and programs of every kind that must not notice it.
+//!
+//! Plan images come from `programs/plan_image.c`, on one node: where pages go is tested in `crates/cli/tests`.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use support::{compile, programs, scratch};
+
+const POLICIES: [(&str, u32); 7] = [
+    ("node", 1),
+    ("interleave", 2),
+    ("weighted-interleave", 3),
+    ("local", 4),
+    ("first-use", 5),
+    ("split", 6),
+    ("hand-over", 8),
+];
+
+fn planner() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").planner)
+}
+
+/// A plan image for blocks of these sizes.
+fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
+    static MAKER: OnceLock<PathBuf> = OnceLock::new();
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let maker = MAKER.get_or_init(|| compile("plan_image.c", "plan_image", &[&include]));
+    let path = scratch().join(name);
+    let arguments = [least.to_string(), most.to_string(), policy.to_string()];
+    assert!(Command::new(maker).arg(&path).args(arguments).status().expect("the maker runs").success());
+    path
+}
+
+fn under(image: &Path, command: &mut Command) -> Output {
+    command.env("LD_PRELOAD", planner()).env("NUMAPILOT_PLAN", image).output().expect("the program starts")
+}
+
+/// Counters of the image's only rule: objects, bytes, passed, failures.
+fn counters(image: &Path) -> [u64; 4] {
+    let bytes = fs::read(image).expect("the image");
+    let at = bytes.len() - 48;
+    [0, 1, 2, 3].map(|i| u64::from_le_bytes(bytes[at + i * 8..at + i * 8 + 8].try_into().expect("eight bytes")))
+}
+
+#[test]
+fn blocks_keep_bytes_alignment_and_errno_under_every_policy() {
+    let torture = compile("plan_torture.c", "plan_torture", &["-O1", "-fno-builtin"]);
+    for (name, policy) in POLICIES {
+        let image = image(&format!("torture-{name}"), 0, 1 << 62, policy);
+        let seed = (policy * 7 + 1).to_string();
+        let output = under(&image, Command::new(&torture).args(["6", "12000", &seed]));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}, seed {seed}: {} {said}", output.status);
+        assert_eq!(output.stdout, b"torture ok\n");
+        let [placed, bytes, passed, _] = counters(&image);
+        assert!(
+            placed > 10_000 && bytes > 1 << 20 && passed == 0,
+            "{name}: {placed} objects, {bytes} bytes, {passed} passed"
+        );
+    }
+}
+
+#[test]
+fn blocks_go_between_the_planner_and_the_programs_allocator() {
+    let torture = compile("plan_torture.c", "plan_torture_sizes", &["-O1", "-fno-builtin"]);
+    let image = image("torture-sizes", 1000, 30_000, 2);
+    let output = under(&image, Command::new(&torture).args(["4", "12000", "5"]));
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(counters(&image)[0] > 100);
+}
+
+/// Reserving addresses fails, then little by little memory does: the program goes on.
+#[test]
+fn a_program_with_little_room_runs_on() {
+    let torture = compile("plan_torture.c", "plan_torture_room", &["-O1", "-fno-builtin"]);
+    let image = image("torture-room", 0, 1 << 62, 2);
+    let limited = format!("ulimit -v 400000; exec {} 2 2000 3", torture.display());
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "LD_PRELOAD={} NUMAPILOT_PLAN={}; export LD_PRELOAD NUMAPILOT_PLAN; {limited}",
+                planner().display(),
+                image.display()
+            ),
+        ])
+        .output()
+        .expect("sh");
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn programs_of_every_kind_do_not_notice_it() {
+    let image = image("programs", 0, 1 << 62, 4);
+    let source = programs().join("plan_torture.c");
+    let commands: [(&str, Vec<String>); 5] = [
+        ("sort", vec!["-c".into(), "seq 30000 | sort -R --random-source=/dev/zero | sort -n --parallel=4 | cksum".into()]),
+        ("python", vec!["-c".into(), "python3 -c 'import json,threading,subprocess,ctypes\nt=[threading.Thread(target=lambda: json.dumps(list(range(9999)))) for _ in range(4)]\n[x.start() for x in t]; [x.join() for x in t]\nprint(subprocess.check_output([\"echo\",\"child\"]))'".into()]),
+        ("gcc", vec!["-c".into(), format!("gcc -O2 -S -o - {} | cksum", source.display())]),
+        ("signal", vec!["-c".into(), "kill -TERM $$".into()]),
+        ("status", vec!["-c".into(), "exit 41".into()]),
+    ];
+    for (name, arguments) in commands {
+        let plain = Command::new("sh").args(&arguments).output().expect("sh");
+        let planned = under(&image, Command::new("sh").args(&arguments));
+        assert_eq!(planned.status, plain.status, "{name}: {}", String::from_utf8_lossy(&planned.stderr));
+        assert_eq!(String::from_utf8_lossy(&planned.stdout), String::from_utf8_lossy(&plain.stdout), "{name}");
+        assert_eq!(planned.stderr, plain.stderr, "{name}");
+    }
+    assert!(counters(&image)[0] > 1000);
+}
+
+#[test]
+fn cpp_operators_and_their_exceptions_are_served() {
+    let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);
+    let image = image("operators", 0, 1 << 62, 2);
+    let truth = scratch().join("operators.truth");
+    let plain = Command::new(&program).env("NP_TRUTH", &truth).output().expect("it runs");
+    let planned = under(&image, Command::new(&program).env("NP_TRUTH", &truth));
+    assert_eq!(planned.status, plain.status, "{}", String::from_utf8_lossy(&planned.stderr));
+}
+
+#[test]
+fn a_missing_or_foreign_plan_leaves_the_program_alone() {
+    let foreign = scratch().join("foreign");
+    fs::write(&foreign, vec![0x55; 100_000]).expect("written");
+    for image in [Path::new("/nonexistent"), &foreign, Path::new("/dev/zero")] {
+        let output = under(image, Command::new("sh").args(["-c", "echo hello; exit 3"]));
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(3), b"hello\n".as_slice()),
+            "{}",
+            image.display()
+        );
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn the_library_needs_no_loader_for_its_thread_local_storage() {
+    let output = Command::new("readelf").args(["-rW"]).arg(planner()).output().expect("readelf (binutils)");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("TPOFF"), "{text}");
+    for relocation in ["DTPMOD", "DTPOFF", "TLSDESC"] {
+        assert!(!text.contains(relocation), "{relocation}");
+    }
+}

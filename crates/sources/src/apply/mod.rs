@@ -1,0 +1,18 @@
+//! Plans applied to programs: the plan is compiled for the binaries at hand, shared with the planner library in the program, and what the library
+//! did is read back.
+//!
+//! The compiled plan's layout is `crates/runtime/c/plan_wire.h`. Placing itself happens in the program (`crates/runtime/c/plan_*.c`).
+
+mod code;
+mod compile;
+mod image;
+mod outcome;
+mod policy;
+mod run;
+
+pub use compile::compile;
+pub use image::PlanImage;
+pub use outcome::{Outcome, PlaceOutcome, RuleOutcome};
+pub use policy::{Current, MemoryPolicy, ProcessPolicy, apply_here};
+pub(crate) use run::environment;
+pub use run::{Applied, ApplyOptions, check, exec_here, run};

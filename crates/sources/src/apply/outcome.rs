@@ -1,0 +1,116 @@
+//! What a plan did to a program: the library's counters, by rule, in words.
+
+use numapilot_plan::{Fitted, Placing, Plan, Policy};
+
+use super::image::PlanImage;
+
+/// What became of one `[[object]]` rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleOutcome {
+    /// The rule's name.
+    pub name: String,
+    /// Its policy, in words.
+    pub policy: String,
+    /// Objects placed.
+    pub placed: u64,
+    /// Their bytes, as asked for.
+    pub placed_bytes: u64,
+    /// Objects that matched and went elsewhere.
+    pub passed: u64,
+    /// Calls that the kernel refused.
+    pub failures: u64,
+    /// Why it refused the last one.
+    pub error: Option<String>,
+    /// Hand-overs done.
+    pub moved: u64,
+    /// It could not match anything in this program, or its policy cannot be carried out by a plan.
+    pub is_idle: bool,
+}
+
+/// What became of one `[[thread]]` or `[[process]]` rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceOutcome {
+    /// `thread` or `process`.
+    pub kind: &'static str,
+    /// Which ones, in words.
+    pub which: String,
+    /// Where they run, in words.
+    pub place: String,
+    /// How many were placed.
+    pub placed: u64,
+    /// Calls that the kernel refused.
+    pub failures: u64,
+    /// Why it refused the last one.
+    pub error: Option<String>,
+}
+
+/// What a plan did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Processes that the library was loaded into.
+    pub processes: u64,
+    /// Processes in which it could not reserve addresses, so that nothing was placed.
+    pub without_memory: u64,
+    /// By object rule.
+    pub objects: Vec<RuleOutcome>,
+    /// By thread rule, then by process rule.
+    pub places: Vec<PlaceOutcome>,
+}
+
+fn error(number: u64) -> Option<String> {
+    let number = i32::try_from(number).ok().filter(|number| *number != 0)?;
+    Some(std::io::Error::from_raw_os_error(number).to_string())
+}
+
+impl Outcome {
+    /// Reads the counters of a finished (or running) program.
+    #[must_use]
+    pub fn read(image: &PlanImage, fitted: &Fitted) -> Outcome {
+        let plan = &fitted.plan;
+        let (processes, without_memory) = image.attached();
+        let object = |(index, rule): (usize, &numapilot_plan::ObjectRule)| {
+            let [placed, placed_bytes, passed, failures, errno, moved] = image.rule(index);
+            RuleOutcome {
+                name: rule.name.clone(),
+                policy: rule.policy.describe(),
+                placed,
+                placed_bytes,
+                passed,
+                failures,
+                error: error(errno),
+                moved,
+                is_idle: image.dead.get(index).copied().unwrap_or(false) || rule.policy == Policy::Replicate,
+            }
+        };
+        let objects = plan.objects.iter().enumerate().map(object).collect();
+        Outcome { processes, without_memory, objects, places: places(image, plan) }
+    }
+}
+
+fn places(image: &PlanImage, plan: &Plan) -> Vec<PlaceOutcome> {
+    let outcome = |kind, which, placing: &Placing, [_, _, placed, failures, errno]: [u64; 5]| PlaceOutcome {
+        kind,
+        which,
+        place: match placing {
+            Placing::Nodes(nodes) => format!("nodes {}", nodes.text()),
+            Placing::Cpus(cpus) => format!("CPUs {}", numapilot_machine::format_cpu_list(cpus.iter().copied())),
+        },
+        placed,
+        failures,
+        error: error(errno),
+    };
+    let order = |order: &[(u64, u64)]| {
+        let part = |&(a, b): &(u64, u64)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+        (!order.is_empty()).then(|| order.iter().map(part).collect::<Vec<_>>().join(","))
+    };
+    let threads = plan.threads.iter().enumerate().map(|(index, rule)| {
+        let name = rule.name.clone().or_else(|| rule.start.clone());
+        let which = name.or_else(|| order(&rule.order)).unwrap_or_else(|| "all".to_owned());
+        outcome("thread", which, &rule.placing, image.thread(index))
+    });
+    let processes = plan.processes.iter().enumerate().map(|(index, rule)| {
+        let which = rule.command.clone().or_else(|| order(&rule.order)).unwrap_or_else(|| "all".to_owned());
+        outcome("process", which, &rule.placing, image.process(index))
+    });
+    threads.chain(processes).collect()
+}

@@ -1,0 +1,178 @@
+//! What holds for a whole process: memory policy and CPUs, as `numactl` sets them. Both are inherited by what the process starts.
+
+use std::io;
+
+use crate::error::SourceError;
+
+const MPOL_PREFERRED: libc::c_int = 1;
+const MPOL_BIND: libc::c_int = 2;
+const MPOL_INTERLEAVE: libc::c_int = 3;
+const MPOL_LOCAL: libc::c_int = 4;
+const MPOL_PREFERRED_MANY: libc::c_int = 5;
+const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
+const MPOL_F_NUMA_BALANCING: libc::c_int = 1 << 13;
+const MPOL_F_NODE: libc::c_ulong = 1;
+const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 4;
+/// Bits of node and CPU masks (`CONFIG_NODES_SHIFT` is at most 10).
+const MASK_BITS: usize = 1024;
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+type Mask = [libc::c_ulong; MASK_BITS / WORD_BITS];
+
+/// A process's memory policy (`set_mempolicy(2)`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// Page by page over these nodes.
+    Interleave(Vec<u32>),
+    /// The same by the kernel's weights (Linux 6.9).
+    WeightedInterleave(Vec<u32>),
+    /// On these nodes only; with kernel NUMA balancing among them.
+    Bind {
+        /// The nodes.
+        nodes: Vec<u32>,
+        /// Let the kernel move pages among them.
+        balancing: bool,
+    },
+    /// On this node while it has room.
+    Preferred(u32),
+    /// On these nodes while they have room (Linux 5.15).
+    PreferredMany(Vec<u32>),
+    /// On the node of the CPU that touches a page.
+    Local,
+}
+
+/// What a process may be given before its program runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessPolicy {
+    /// Memory policy; as it is where `None`.
+    pub memory: Option<MemoryPolicy>,
+    /// CPUs; as they are where `None`.
+    pub cpus: Option<Vec<u32>>,
+}
+
+fn mask(ids: &[u32]) -> Mask {
+    let mut mask = [0; MASK_BITS / WORD_BITS];
+    for id in ids.iter().map(|id| *id as usize).filter(|id| *id < MASK_BITS) {
+        mask[id / WORD_BITS] |= 1 << (id % WORD_BITS);
+    }
+    mask
+}
+
+fn ids(mask: &Mask) -> Vec<u32> {
+    (0..MASK_BITS as u32).filter(|id| mask[*id as usize / WORD_BITS] >> (*id as usize % WORD_BITS) & 1 == 1).collect()
+}
+
+/// Sets policy and CPUs of this process, to be inherited.
+///
+/// # Errors
+/// The kernel refuses: with what it lacks.
+pub fn apply_here(policy: &ProcessPolicy) -> Result<(), SourceError> {
+    if let Some(cpus) = &policy.cpus {
+        let mask = mask(cpus);
+        // SAFETY: reads a mask of the length given.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
+        if result != 0 {
+            return Err(refused(
+                "sched_setaffinity",
+                "name CPUs that this machine has, that are online and that its cpuset allows",
+            ));
+        }
+    }
+    let Some(memory) = &policy.memory else { return Ok(()) };
+    let (mode, nodes, remedy): (_, &[u32], _) = match memory {
+        MemoryPolicy::Interleave(nodes) => (MPOL_INTERLEAVE, nodes, "name nodes that have memory"),
+        MemoryPolicy::WeightedInterleave(nodes) => {
+            (MPOL_WEIGHTED_INTERLEAVE, nodes, "it needs Linux 6.9; --interleave works everywhere")
+        }
+        MemoryPolicy::Bind { nodes, balancing: false } => (MPOL_BIND, nodes, "name nodes that have memory"),
+        MemoryPolicy::Bind { nodes, balancing: true } => {
+            (MPOL_BIND | MPOL_F_NUMA_BALANCING, nodes, "--balancing needs Linux 5.12")
+        }
+        MemoryPolicy::Preferred(node) => (MPOL_PREFERRED, std::slice::from_ref(node), "name a node that has memory"),
+        MemoryPolicy::PreferredMany(nodes) => {
+            (MPOL_PREFERRED_MANY, nodes, "it needs Linux 5.15; --preferred works everywhere")
+        }
+        MemoryPolicy::Local => (MPOL_LOCAL, &[], "this kernel has no memory policies (CONFIG_NUMA)"),
+    };
+    let mask = mask(nodes);
+    let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), MASK_BITS + 1) };
+    // SAFETY: reads a mask of the length given, or none.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
+    if result == 0 { Ok(()) } else { Err(refused("set_mempolicy", remedy)) }
+}
+
+fn refused(what: &'static str, remedy: &'static str) -> SourceError {
+    SourceError::System { what, source: io::Error::last_os_error(), remedy }
+}
+
+/// What this process has, for `--show`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// The kernel's number of the policy, flags included.
+    pub mode: i32,
+    /// Its nodes.
+    pub nodes: Vec<u32>,
+    /// Where an interleaving policy puts the next page.
+    pub next: Option<u32>,
+    /// CPUs that it may run on.
+    pub cpus: Vec<u32>,
+    /// Nodes whose memory it may use (cpuset).
+    pub allowed_nodes: Vec<u32>,
+}
+
+fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
+    let (mut mode, mut mask): (libc::c_int, Mask) = (0, [0; MASK_BITS / WORD_BITS]);
+    let no_address = std::ptr::null::<libc::c_void>();
+    let (with_mask, bits) =
+        if flags & MPOL_F_NODE != 0 { (std::ptr::null_mut(), 0) } else { (mask.as_mut_ptr(), MASK_BITS) };
+    // SAFETY: writes one integer and a mask of the length given.
+    let result = unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, with_mask, bits, no_address, flags) };
+    if result == 0 { Ok((mode, mask)) } else { Err(io::Error::last_os_error()) }
+}
+
+impl Current {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// The kernel has no memory policies, or forbids asking (seccomp in containers).
+    pub fn read() -> Result<Current, SourceError> {
+        let fail = |source| SourceError::System {
+            what: "get_mempolicy",
+            source,
+            remedy: "this kernel has no NUMA support, or the container forbids asking (SYS_NICE)",
+        };
+        let (mode, nodes) = get_mempolicy(0).map_err(fail)?;
+        let (_, allowed) = get_mempolicy(MPOL_F_MEMS_ALLOWED).map_err(fail)?;
+        let interleaves = mode == MPOL_INTERLEAVE || mode == MPOL_WEIGHTED_INTERLEAVE;
+        let next =
+            if interleaves { get_mempolicy(MPOL_F_NODE).ok().map(|(node, _)| node.unsigned_abs()) } else { None };
+        let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
+        // SAFETY: writes a mask of the length given.
+        let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
+        if result < 0 {
+            return Err(refused("sched_getaffinity", "more CPUs than this version knows (1,024)"));
+        }
+        Ok(Current { mode, nodes: ids(&nodes), next, cpus: ids(&cpus), allowed_nodes: ids(&allowed) })
+    }
+
+    /// The policy's name as numactl prints it.
+    #[must_use]
+    pub fn policy_name(&self) -> String {
+        let name = match self.mode {
+            0 => "default",
+            MPOL_PREFERRED => "preferred",
+            MPOL_BIND => "bind",
+            MPOL_INTERLEAVE => "interleave",
+            MPOL_LOCAL => "local",
+            MPOL_PREFERRED_MANY => "preferred-many",
+            MPOL_WEIGHTED_INTERLEAVE => "weighted interleave",
+            other => return format!("[{other}]"),
+        };
+        name.to_owned()
+    }
+
+    /// Whether the policy deals pages out in turn.
+    #[must_use]
+    pub fn is_interleaving(&self) -> bool {
+        self.mode == MPOL_INTERLEAVE || self.mode == MPOL_WEIGHTED_INTERLEAVE
+    }
+}

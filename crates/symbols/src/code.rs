@@ -1,0 +1,458 @@
+//! From names of code to addresses: where calls from a function, a file or a line return to.
+//!
+//! The opposite of resolving: a plan names functions and lines, and the library that applies it sees return addresses. Debug information gives
+//! inlined functions and lines too; symbol tables give functions alone. Addresses are as the file counts them (without load bias).
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use gimli::{AttributeValue, EndianSlice, LittleEndian};
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+use crate::demangle::{demangle, short_function};
+use crate::unresolved::Unresolved;
+
+/// First and last address.
+pub type CodeRange = (u64, u64);
+
+/// What is looked for. All that is given must hold for one and the same frame.
+pub struct CodeQuery<'a> {
+    /// Whether a function of this name is meant; called with each spelling of it ([`spellings`]).
+    pub function: Option<&'a dyn Fn(&str) -> bool>,
+    /// The end of the source file's path, at a folder's boundary.
+    pub file: Option<&'a str>,
+    /// Lines, first and last.
+    pub lines: Option<(u32, u32)>,
+}
+
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
+type Unit<'d> = gimli::Unit<Slice<'d>>;
+
+/// Inlining deeper than this is not followed.
+const DEPTH_MAX: usize = 256;
+/// Names are looked for through so many references.
+const REFERENCES_MAX: usize = 8;
+
+/// The spellings by which people may name a function: as linked, demangled, and demangled without leading namespaces and template arguments.
+#[must_use]
+pub fn spellings(linked: &str) -> Vec<String> {
+    let linked = linked.split('.').next().filter(|base| !base.is_empty()).unwrap_or(linked); // foo.cold, foo.part.0
+    let full = demangle(linked);
+    let short = short_function(&full).to_owned();
+    let mut names = vec![linked.to_owned()];
+    let plain = without_brackets(&short);
+    for name in [&full, &short, &plain] {
+        names.push(name.clone());
+    }
+    let mut rest = plain.as_str();
+    while let Some((_, tail)) = rest.split_once("::") {
+        names.push(tail.to_owned());
+        rest = tail;
+    }
+    names.dedup();
+    names
+}
+
+/// `a<b>::c<d>` becomes `a::c`.
+fn without_brackets(name: &str) -> String {
+    let mut depth = 0_u32;
+    let keep = |c: &char| match *c {
+        '<' => {
+            depth += 1;
+            false
+        }
+        '>' => {
+            depth = depth.saturating_sub(1);
+            false
+        }
+        _ => depth == 0,
+    };
+    if name.contains("operator") { name.to_owned() } else { name.chars().filter(keep).collect() }
+}
+
+/// Whether `path` ends with `end` at a folder's boundary.
+#[must_use]
+pub fn path_ends_with(path: &str, end: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|head| head.is_empty() || head.ends_with('/') || end.starts_with('/'))
+}
+
+/// Looks the queries up in the binary at `path`: for each, the ranges of code that it means, sorted and joined. Also whether the binary has debug
+/// information: without it only functions of the symbol table are found.
+///
+/// # Errors
+/// The file is not there, or is no ELF file. Broken debug information counts as none beyond the break.
+pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<CodeRange>>, bool), Unresolved> {
+    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    let mut found = vec![Vec::new(); queries.len()];
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        if symbol.kind() != SymbolKind::Text || symbol.size() == 0 || !symbol.is_definition() {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        for (query, ranges) in queries.iter().zip(&mut found) {
+            if query.file.is_none() && query.names(name) {
+                ranges.push((symbol.address(), symbol.address() + symbol.size() - 1));
+            }
+        }
+    }
+    let separate = if has_debug(&file) { None } else { separate_file(&file).and_then(|path| File::open(path).ok()) };
+    let has_debug = match separate {
+        Some(separate) => {
+            let cache = ReadCache::new(separate);
+            object::File::parse(&cache).is_ok_and(|file| search(&file, queries, &mut found))
+        }
+        None => search(&file, queries, &mut found),
+    };
+    Ok((found.into_iter().map(joined).collect(), has_debug))
+}
+
+fn has_debug<'d>(file: &impl Object<'d>) -> bool {
+    file.section_by_name(".debug_info").is_some()
+}
+
+/// Where distributions put debug information (`/usr/lib/debug/.build-id/ab/cdef.debug`).
+fn separate_file<'d>(file: &impl Object<'d>) -> Option<PathBuf> {
+    let id = file.build_id().ok().flatten()?;
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", hex.get(..2)?, hex.get(2..)?));
+    path.is_file().then_some(path)
+}
+
+fn joined(mut ranges: Vec<CodeRange>) -> Vec<CodeRange> {
+    ranges.sort_unstable();
+    let mut joined: Vec<CodeRange> = Vec::new();
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
+}
+
+impl CodeQuery<'_> {
+    fn names(&self, linked: &str) -> bool {
+        self.function.is_none_or(|matches| spellings(linked).iter().any(|name| matches(name)))
+    }
+
+    fn locates(&self, path: Option<&str>, line: u32) -> bool {
+        let Some(end) = self.file else { return true };
+        path.is_some_and(|path| path_ends_with(path, end)) && self.lines.is_none_or(|(a, b)| (a..=b).contains(&line))
+    }
+}
+
+/// False: no (readable) debug information.
+fn search<'d>(file: &impl Object<'d>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
+    let section = |id: gimli::SectionId| -> Result<Slice<'_>, gimli::Error> {
+        let data = file.section_by_name(id.name()).and_then(|section| section.data().ok()).unwrap_or(&[]);
+        Ok(EndianSlice::new(data, LittleEndian))
+    };
+    let Ok(dwarf) = Dwarf::load(section) else { return false };
+    let mut units = dwarf.units();
+    let mut has_any = false;
+    while let Ok(Some(header)) = units.next() {
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        has_any = true;
+        // What a broken unit held before its break was found; the rest of it cannot be.
+        let _ = UnitSearch::new(&dwarf, &unit, queries).run(found);
+    }
+    has_any
+}
+
+/// A row of the line table, as far as some query asks for its file.
+struct Row {
+    first: u64,
+    end: u64,
+    path: usize,
+    line: u32,
+}
+
+/// A function or an inlined call while its children are read.
+struct Open {
+    depth: isize,
+    names: Vec<String>,
+    ranges: Vec<(u64, u64)>,
+    /// Code of calls inlined into it, which is at other places.
+    inner: Vec<(u64, u64)>,
+}
+
+struct UnitSearch<'a, 'd> {
+    dwarf: &'a Dwarf<'d>,
+    unit: &'a Unit<'d>,
+    queries: &'a [CodeQuery<'a>],
+    paths: Vec<String>,
+    rows: Vec<Row>,
+}
+
+impl<'a, 'd> UnitSearch<'a, 'd> {
+    fn new(dwarf: &'a Dwarf<'d>, unit: &'a Unit<'d>, queries: &'a [CodeQuery<'a>]) -> UnitSearch<'a, 'd> {
+        UnitSearch { dwarf, unit, queries, paths: Vec::new(), rows: Vec::new() }
+    }
+
+    fn run(mut self, found: &mut [Vec<CodeRange>]) -> gimli::Result<()> {
+        self.read_lines()?;
+        let mut open: Vec<Open> = Vec::new();
+        let mut entries = self.unit.entries();
+        while let Some(entry) = entries.next_dfs()? {
+            let depth = entry.depth();
+            while open.last().is_some_and(|top| top.depth >= depth) {
+                self.close(open.pop(), found);
+            }
+            let is_inlined = entry.tag() == gimli::DW_TAG_inlined_subroutine;
+            if !(is_inlined || entry.tag() == gimli::DW_TAG_subprogram) || open.len() >= DEPTH_MAX {
+                continue;
+            }
+            let mut ranges = Vec::new();
+            let mut iterator = self.dwarf.die_ranges(self.unit, entry)?;
+            while let Some(range) = iterator.next()? {
+                if range.begin < range.end && range.begin != 0 {
+                    ranges.push((range.begin, range.end));
+                }
+            }
+            if is_inlined && let Some(parent) = open.last_mut() {
+                self.called(entry, parent, &ranges, found);
+                parent.inner.extend(&ranges);
+            }
+            let asks_names = self.queries.iter().any(|query| query.function.is_some());
+            let names = if asks_names { self.names(entry) } else { Vec::new() };
+            open.push(Open { depth, names, ranges, inner: Vec::new() });
+        }
+        while let Some(top) = open.pop() {
+            self.close(Some(top), found);
+        }
+        Ok(())
+    }
+
+    /// The code of an inlined call belongs to the calling function at the call's place.
+    fn called(
+        &self,
+        entry: &gimli::DebuggingInformationEntry<Slice<'d>>,
+        parent: &Open,
+        ranges: &[(u64, u64)],
+        found: &mut [Vec<CodeRange>],
+    ) {
+        let line = entry.attr_value(gimli::DW_AT_call_line).and_then(|value| value.udata_value()).unwrap_or(0);
+        let file = match entry.attr_value(gimli::DW_AT_call_file) {
+            Some(AttributeValue::FileIndex(index)) => Some(index),
+            Some(value) => value.udata_value(),
+            None => None,
+        };
+        let path = file.and_then(|index| self.paths.get(usize::try_from(index).ok()?)).map(String::as_str);
+        for (query, found) in self.queries.iter().zip(found) {
+            if query.file.is_some() && query.locates(path, line as u32) && parent.is_named(query) {
+                found.extend(ranges.iter().map(|&(first, end)| (first, end - 1)));
+            }
+        }
+    }
+
+    /// What is the function's own: for queries of functions alone all of its code, for others the rows of its lines outside inlined calls.
+    fn close(&self, open: Option<Open>, found: &mut [Vec<CodeRange>]) {
+        let Some(mut open) = open else { return };
+        open.inner.sort_unstable();
+        for (query, found) in self.queries.iter().zip(found) {
+            if !open.is_named(query) {
+                continue;
+            }
+            for &(first, end) in &open.ranges {
+                if query.file.is_none() {
+                    if query.function.is_some() {
+                        found.push((first, end - 1));
+                    }
+                    continue;
+                }
+                let from = self.rows.partition_point(|row| row.end <= first);
+                for row in self.rows[from..].iter().take_while(|row| row.first < end) {
+                    if query.locates(self.paths.get(row.path).map(String::as_str), row.line) {
+                        subtract((row.first.max(first), row.end.min(end)), &open.inner, found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rows whose file some query asks for, sorted; and the paths of all files.
+    fn read_lines(&mut self) -> gimli::Result<()> {
+        if self.queries.iter().all(|query| query.file.is_none()) {
+            return Ok(());
+        }
+        let Some(program) = self.unit.line_program.clone() else { return Ok(()) };
+        let header = program.header();
+        // DWARF 5 counts files from 0, earlier versions from 1.
+        let first = u64::from(header.version() < 5);
+        let text = |value| self.dwarf.attr_string(self.unit, value).ok().map(|s| s.to_string_lossy().into_owned());
+        for index in 0..first + header.file_names().len() as u64 {
+            let path = header.file(index).map(|file| {
+                let folder = file.directory(header).and_then(text).unwrap_or_default();
+                let name = text(file.path_name()).unwrap_or_default();
+                if name.starts_with('/') || folder.is_empty() { name } else { format!("{folder}/{name}") }
+            });
+            self.paths.push(path.unwrap_or_default());
+        }
+        let ends: Vec<&str> = self.queries.iter().filter_map(|query| query.file).collect();
+        let wanted: Vec<bool> =
+            self.paths.iter().map(|path| ends.iter().any(|end| path_ends_with(path, end))).collect();
+        let mut rows = program.rows();
+        let mut before: Option<(u64, usize, u32)> = None;
+        while let Some((_, row)) = rows.next_row()? {
+            if let Some((first, path, line)) = before.take()
+                && row.address() > first
+                && wanted.get(path).copied().unwrap_or(false)
+            {
+                self.rows.push(Row { first, end: row.address(), path, line });
+            }
+            if !row.end_sequence() {
+                let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(u32::MAX));
+                before = Some((row.address(), usize::try_from(row.file_index()).unwrap_or(usize::MAX), line));
+            }
+        }
+        self.rows.sort_unstable_by_key(|row| row.first);
+        Ok(())
+    }
+
+    /// Spellings of a function's name: linked if it has one, else as in the source.
+    fn names(&self, entry: &gimli::DebuggingInformationEntry<Slice<'d>>) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut add = |value: Option<AttributeValue<Slice<'d>>>| {
+            let text = value.and_then(|value| self.dwarf.attr_string(self.unit, value).ok());
+            if let Some(text) = text {
+                names.extend(spellings(&text.to_string_lossy()));
+            }
+        };
+        add(entry.attr_value(gimli::DW_AT_linkage_name));
+        add(entry.attr_value(gimli::DW_AT_name));
+        let mut next = reference(entry);
+        for _ in 0..REFERENCES_MAX {
+            let Some(Ok(entry)) = next.map(|offset| self.unit.entry(offset)) else { break };
+            add(entry.attr_value(gimli::DW_AT_linkage_name));
+            add(entry.attr_value(gimli::DW_AT_name));
+            next = reference(&entry);
+        }
+        names
+    }
+}
+
+/// Where a function's declaration or abstract form is, if in the same unit.
+fn reference(entry: &gimli::DebuggingInformationEntry<Slice<'_>>) -> Option<gimli::UnitOffset> {
+    [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification].into_iter().find_map(|name| {
+        match entry.attr_value(name) {
+            Some(AttributeValue::UnitRef(offset)) => Some(offset),
+            _ => None,
+        }
+    })
+}
+
+impl Open {
+    fn is_named(&self, query: &CodeQuery<'_>) -> bool {
+        query.function.is_none_or(|matches| self.names.iter().any(|name| matches(name)))
+    }
+}
+
+/// `whole` without what `holes` (sorted by their starts) cover.
+fn subtract(whole: (u64, u64), holes: &[(u64, u64)], found: &mut Vec<CodeRange>) {
+    let (mut first, end) = whole;
+    for &(hole, hole_end) in holes {
+        if hole_end <= first {
+            continue;
+        }
+        if hole >= end {
+            break;
+        }
+        if hole > first {
+            found.push((first, hole - 1));
+        }
+        first = first.max(hole_end);
+    }
+    if first < end {
+        found.push((first, end - 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn functions_have_the_spellings_that_people_use() {
+        let names = spellings("_ZN3app6Engine3runEi");
+        for name in ["_ZN3app6Engine3runEi", "app::Engine::run", "Engine::run", "run"] {
+            assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+        }
+        assert!(spellings("make.part.0").contains(&"make".to_owned()));
+        assert!(spellings("_ZNSt6vectorIiSaIiEE9push_backEOi").contains(&"std::vector::push_back".to_owned()));
+    }
+
+    #[test]
+    fn holes_are_taken_out() {
+        let mut found = Vec::new();
+        subtract((10, 50), &[(0, 12), (20, 30), (25, 28), (45, 60)], &mut found);
+        assert_eq!(found, [(12, 19), (30, 44)]);
+    }
+
+    /// A program in which `inner` is inlined into `outer`; `nm` and `addr2line` would say the same.
+    const PROGRAM: &str = "#include <stdlib.h>\n\
+        void *keep[4];\n\
+        static inline __attribute__((always_inline)) void *inner(int n) {\n\
+            return malloc(n);\n\
+        }\n\
+        __attribute__((noinline)) void outer(int n) {\n\
+            keep[0] = inner(n);\n\
+            keep[1] = malloc(n + 1);\n\
+        }\n\
+        int main(int n, char **a) { (void)a; outer(n); keep[2] = malloc(9); return 0; }\n";
+
+    #[test]
+    fn inlined_functions_and_their_callers_lines_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, binary) = (folder.path().join("sites.c"), folder.path().join("sites"));
+        std::fs::write(&source, PROGRAM).unwrap();
+        let status = Command::new("cc")
+            .args(["-O2", "-g", "-fno-builtin"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&binary)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let named = |name: &'static str| move |found: &str| found == name;
+        let (inner, outer, main) = (named("inner"), named("outer"), named("main"));
+        let query =
+            |function, file, line: Option<u32>| CodeQuery { function, file, lines: line.map(|line| (line, line)) };
+        let queries = [
+            query(Some(&inner), None, None),
+            query(Some(&outer), None, None),
+            query(Some(&main), None, None),
+            query(None, Some("sites.c"), Some(4)),
+            query(None, Some("sites.c"), Some(7)),
+            query(Some(&outer), Some("sites.c"), Some(8)),
+            query(Some(&main), Some("sites.c"), Some(8)),
+            query(None, Some("other.c"), Some(4)),
+        ];
+        let (found, has_debug) = find_code(&binary, &queries).unwrap();
+        assert!(has_debug);
+        let holds = |outer: &[CodeRange], inner: &[CodeRange]| {
+            inner.iter().all(|i| outer.iter().any(|o| o.0 <= i.0 && i.1 <= o.1))
+        };
+        assert!(found[..6].iter().all(|ranges| !ranges.is_empty()), "{found:x?}");
+        assert!(holds(&found[1], &found[0]), "inner's code lies in outer's: {found:x?}");
+        assert!(!holds(&found[2], &found[1]), "main's is apart");
+        // Line 7 is where inner is called: its code counts, beside outer's own code of that line.
+        assert!(holds(&found[4], &found[0]), "{found:x?}");
+        assert!(holds(&found[0], &found[3]), "line 4 is in inner alone: {found:x?}");
+        assert!(holds(&found[1], &found[5]));
+        assert!(found[6].is_empty() && found[7].is_empty(), "{found:x?}");
+    }
+
+    #[test]
+    fn no_binary_no_code() {
+        assert!(find_code(Path::new("/nonexistent"), &[]).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, "no program").unwrap();
+        assert!(find_code(&path, &[]).is_err());
+    }
+}
