@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 struct np_plan *np_plan;
+struct np_arena *np_arena; /* for the unwinder, which the tracker has too: here nothing is recorded */
 char np_plan_command[NP_PLAN_NAME];
 
 /* -- locks -- */

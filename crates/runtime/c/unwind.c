@@ -137,7 +137,7 @@ static NP_COLD uintptr_t lowest_of_growing(const struct np_slot *slot) {
 
 static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
     if (np_likely(sp >= slot->stack_lo && sp < slot->stack_hi)) return true;
-    if (slot->pid != slot->tid || np_arena->emulated || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
+    if (slot->pid != slot->tid || (np_arena != NULL && np_arena->emulated) || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
     slot->stack_lo = sp & ~4095ull; /* it has grown */
     return true;
 }
