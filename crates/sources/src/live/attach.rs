@@ -264,6 +264,7 @@ fn result(options: &RecordOptions<'_>, wall_time: Duration, stopped: Option<Stop
         wall_time,
         stopped,
         notes,
+        plan: None,
         events: None,
     }
 }
