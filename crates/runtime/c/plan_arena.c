@@ -233,7 +233,7 @@ static struct np_span *take_kept(struct np_plan_arena *arena, uint64_t granules,
 static void *take_large(struct np_plan_arena *arena, size_t bytes, size_t alignment, bool zero) {
     struct np_plan_rule *rule = &np_plan_rules()[arena->rule];
     if (bytes > np_region_bytes) return NULL;
-    uint64_t granules = (bytes + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
+    uint64_t granules = (bytes + (bytes == 0) + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
     if ((rule->flags & NP_PLAN_HUGE) && bytes >= 2ul << 20 && alignment < 2ul << 20) alignment = 2ul << 20;
     np_plan_lock(&arena->lock);
     struct np_span *span = take_kept(arena, granules, alignment);
