@@ -213,7 +213,7 @@ fn a_user_without_rights_records_its_own_programs_and_no_others() {
     let Some(mut command) = as_nobody(folder.path(), &arguments) else { return };
     let ran = finish(&mut command);
     if ran.code == 126 || ran.stderr.contains("Permission denied") && !ran.stderr.contains("event") {
-        return eprintln!("skipped: {} is out of reach for other users", BINARY);
+        return eprintln!("skipped: {BINARY} is out of reach for other users");
     }
     if has_no_events(&ran) {
         return;

@@ -146,7 +146,7 @@ pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) ->
             },
         ),
         libc::EINVAL if !facts.kernel.is_at_least(5, 12) => Obstacle::new(
-            name("this kernel knows neither the event's fields nor the older ones that were tried"),
+            name("this kernel does not know the fields in which samples carry their latencies, which came with 5.12"),
             "use a kernel of 5.12 or later",
         ),
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP if facts.hypervisor.is_some() => Obstacle::new(

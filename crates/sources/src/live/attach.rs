@@ -23,6 +23,7 @@ use super::session::Live;
 use crate::clock::HostInstant;
 use crate::engine::Engine;
 use crate::engine::EngineChoice;
+use crate::engine::Refusal;
 use crate::error::SourceError;
 use crate::host::Host;
 use crate::launch::Exit;
@@ -65,10 +66,10 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let start_time = SystemTime::now();
     let held = hold(&who)?;
     let guard = Guard::install()?;
-    let live = Live::faults(&scope, options.ring_bytes, options.max_stack_depth)?;
+    let (live, engine, refusals) = open(&scope, &options)?;
     let order_khz = start.calibrate(CALIBRATION);
     output::prepare(&options.output, options.existing)?;
-    let session = session(&who, &options, start, start_time, order_khz);
+    let session = session(&who, engine, &options, start, start_time, order_khz);
     let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())
         .inspect_err(|_| output::discard(&options.output))?;
     let writer = SharedWriter::new(writer);
@@ -94,18 +95,35 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         })?;
         Ok::<_, SourceError>((outcome, stopped))
     })?;
-    let mut recording = result(&options, began.elapsed(), stopped, known);
+    let mut recording = result(&options, engine, began.elapsed(), stopped, known);
+    recording.refusals = refusals;
     live.conclude(&outcome, &mut recording);
     finish(writer, &outcome, &mut recording, &start);
     Ok(recording)
 }
 
+/// Opens the events that were asked for; where none were named, samples of accesses where the processor gives them, else page faults.
+fn open(scope: &Scope, options: &RecordOptions<'_>) -> Result<(Live, Engine, Vec<Refusal>), SourceError> {
+    let faults = || Live::faults(scope, options.ring_bytes, options.max_stack_depth);
+    match options.engine {
+        EngineChoice::Only(Engine::Pmu) => Ok((Live::accesses(scope, options)?, Engine::Pmu, Vec::new())),
+        EngineChoice::Only(_) => Ok((faults()?, Engine::Fault, Vec::new())),
+        EngineChoice::Auto => match Live::accesses(scope, options) {
+            Ok(live) => Ok((live, Engine::Pmu, Vec::new())),
+            Err(error) => {
+                let remedy = "`numapilot doctor` says what would let it".to_owned();
+                Ok((faults()?, Engine::Fault, vec![Refusal { engine: Engine::Pmu, reason: error.to_string(), remedy }]))
+            }
+        },
+    }
+}
+
 fn check(options: &RecordOptions<'_>) -> Result<(), SourceError> {
-    if !matches!(options.engine, EngineChoice::Auto | EngineChoice::Only(Engine::Fault)) {
+    if !matches!(options.engine, EngineChoice::Auto | EngineChoice::Only(Engine::Fault | Engine::Pmu)) {
         return Err(SourceError::Option {
             option: "--engine",
             reason: "programs that run already can be recorded by the kernel alone".to_owned(),
-            remedy: "leave it out, or use `--engine fault`".to_owned(),
+            remedy: "leave it out, or use `--engine pmu` or `--engine fault`".to_owned(),
         });
     }
     options.check_bounds()
@@ -131,6 +149,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 fn session(
     who: &Running,
+    engine: Engine,
     options: &RecordOptions<'_>,
     start: HostInstant,
     start_time: SystemTime,
@@ -140,9 +159,11 @@ fn session(
         Running::Processes(pids) => pids.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + "),
         Running::System => "everything on this machine".to_owned(),
     };
+    // 0: the events say it, each sample its own.
+    let period = u32::from(engine == Engine::Fault);
     SessionStart {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        engine: Engine::Fault.name().to_owned(),
+        engine: engine.name().to_owned(),
         command: vec![command],
         start_unix_ns: start_time
             .duration_since(UNIX_EPOCH)
@@ -155,7 +176,7 @@ fn session(
         simulated: false,
         machine: serde_json::to_value(options.machine).unwrap_or(Value::Null),
         config: object(json!({
-            "sample_period": 1, "ring_bytes": options.ring_bytes, "max_stack_depth": options.max_stack_depth,
+            "sample_period": period, "ring_bytes": options.ring_bytes, "max_stack_depth": options.max_stack_depth,
             "attached": match who { Running::Processes(pids) => json!(pids), Running::System => json!("system") },
         })),
         host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),
@@ -235,7 +256,13 @@ impl Watch<'_> {
     }
 }
 
-fn result(options: &RecordOptions<'_>, wall_time: Duration, stopped: Option<StopReason>, known: Known) -> Recording {
+fn result(
+    options: &RecordOptions<'_>,
+    engine: Engine,
+    wall_time: Duration,
+    stopped: Option<StopReason>,
+    known: Known,
+) -> Recording {
     let mut notes = vec![format!(
         "attached to {} processes with {} threads that were running already: their mappings are known, but no heap blocks, and {} pages were in \
          memory before, so nobody knows who touched those first",
@@ -252,7 +279,7 @@ fn result(options: &RecordOptions<'_>, wall_time: Duration, stopped: Option<Stop
     Recording {
         dir: options.output.clone(),
         exit: Exit::Code(0),
-        engine: Engine::Fault,
+        engine,
         refusals: Vec::new(),
         losses: Losses::default(),
         bytes: 0,
