@@ -146,7 +146,7 @@ pub struct RecordArgs {
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
     #[arg(long)]
     pub force: bool,
-    /// auto, instrument, emulate, fault or track
+    /// auto, pmu, fault, instrument, emulate or track (docs/engines.md; `numapilot doctor` says which work here)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub engine: String,
     /// Machine to simulate: model name, model file, or `live` for this machine
