@@ -478,7 +478,7 @@ impl Watch<'_, '_> {
             records: state.records,
             samples: state.samples,
             threads,
-            program_time: if selection.engine == Engine::Instrument { state.program_time } else { wall_time },
+            program_time: if selection.engine.is_simulated() { state.program_time } else { wall_time },
             wall_time,
             stopped: self.stopped.clone(),
             notes,
