@@ -1,7 +1,7 @@
 /* translate.c: what each translated block calls: one call-back per access that matters, and once per block the number of its instructions.
  *
  * Not looked at: the tracker's own code, and accesses at the top of the stack or at a constant distance from rsp, which hit a core's first cache as good
- * as always and are a third of all (docs/emulate.md). Instructions are charged at the first access of the block that surely happens once, as QEMU
+ * as always (docs/emulate.md). Instructions are charged at the first access of the block that surely happens once, as QEMU
  * 7.2 has no counter per thread that translated code could add to by itself; a block without such an access calls back at its start. */
 #include "user.h"
 
