@@ -1,7 +1,7 @@
 //! Fixes and their prices: what a fix does to the places of accesses or threads, run through the traffic model, against the program as it was.
 //!
-//! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and the model's own error against the
-//! simulator ([`MODEL_ERROR`]). `docs/patterns.md`, "Prices".
+//! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and a chosen margin for the model's own
+//! error ([`MODEL_ERROR`]). `docs/patterns.md`, "Prices".
 
 pub(crate) mod costs;
 mod kind;
@@ -17,8 +17,8 @@ use crate::patterns::Scene;
 use crate::price::{Change, Priced, Pricer, To, jackknife};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
-/// Half of the 95 % interval of a predicted gain that the model's simplicity makes, as a share of the gain: how far prices were from simulated
-/// runs over all made-up programs of the truth test (`docs/patterns.md`, "Prices").
+/// Half width, as a share of a predicted gain, that is allowed for the model's simplicity. Chosen, not measured: `docs/patterns.md`, "Prices", lists
+/// the few predictions that were held against the simulator.
 pub const MODEL_ERROR: f64 = 0.3;
 
 /// Prices wishes against the program as it was.
