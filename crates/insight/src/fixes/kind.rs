@@ -75,7 +75,8 @@ pub struct Fix {
     pub threads: Vec<(ThreadIndex, NodeId)>,
     /// With these processes, and their nodes.
     pub processes: Vec<(ProcessIndex, NodeId)>,
-    /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted; the interval holds a chosen margin ([`crate::MODEL_ERROR`]).
+    /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted.
+    /// Its interval holds a chosen margin ([`crate::MODEL_ERROR`]).
     pub gain: Estimate,
     /// Further memory that it takes, bytes.
     pub more_bytes: u64,
