@@ -10,6 +10,8 @@ use std::path::PathBuf;
 /// Runs in the guest; everything else in the folder is the plugin.
 const IN_GUEST: &str = "measure.c";
 const FLAGS: &[&str] = &["-std=gnu11", "-g1", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"];
+/// QEMU's interface, which the user-mode plugin has as well.
+const SHARED_HEADER: &str = "../emulator/c/qemu_plugin_api.h";
 const PLUGIN_LINK: &[&str] = &["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--as-needed"];
 
 fn main() {
@@ -17,6 +19,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let folder = manifest.join("plugin");
     println!("cargo:rerun-if-changed={}", folder.display());
+    println!("cargo:rerun-if-changed={}", manifest.join(SHARED_HEADER).display());
     println!("cargo:rerun-if-changed=build.rs");
     let (plugin, measure) = (out.join("libnumapilot-lab.so"), out.join("measure"));
     // The lab emulates x86-64 on x86-64; elsewhere there is nothing to carry, and it says so.
@@ -56,7 +59,7 @@ fn link(manifest: &Path, sources: &[PathBuf], flags: &[&str], output: &Path) {
     let objects = build.files(sources).compile_intermediates();
     let compiler = build.get_compiler();
     let mut command = compiler.to_command();
-    let status = command.args(flags).args(objects).arg("-o").arg(output).status();
+    let status = command.args(flags).args(objects).arg("-lm").arg("-o").arg(output).status();
     let status = status.unwrap_or_else(|error| panic!("cannot run the C compiler {:?}: {error}", compiler.path()));
     assert!(status.success(), "linking {} failed ({status}); the linker's own message is above", output.display());
 }

@@ -1,7 +1,7 @@
 /* main.c: the system-mode plugin's beginning: its arguments, and what each translated block calls.
  *
  * Arguments: output=FILE, range=FIRST-END:NODE (guest-physical addresses, hexadecimal; as many as needed), cache=SETSxWAYS,
- * one-thread=on (all vCPUs run in one host thread, as with -icount). */
+ * samples=FILE, period=ACCESSES, seed=NUMBER, cpus=FIRST-LAST:NODE and latency=FROM-TO:CYCLES (for samples; see sampler.c), one-thread=on (all vCPUs run in one host thread, as with -icount). */
 #include "system.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void on_access(unsigned said, qemu_plugin_meminfo_t info, uint64_t addres
         physical = qemu_plugin_hwaddr_phys_addr(where);
         node = np_node_of(physical);
     }
-    np_truth_access(vcpu, address, physical, node, qemu_plugin_mem_is_store(info));
+    np_truth_access(vcpu, (uint64_t)data, address, physical, node, qemu_plugin_mem_is_store(info));
 }
 
 static void on_block(unsigned said, void *data) { np_truth_block(np_running_cpu(said), (uint64_t)data); }
@@ -82,6 +82,8 @@ static bool sets_page_table(const uint8_t *bytes, size_t size) {
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     size_t count = qemu_plugin_tb_n_insns(tb);
+    /* Samples name the running task, which takes registers. */
+    enum qemu_plugin_cb_flags flags = np_options.samples != NULL ? QEMU_PLUGIN_CB_R_REGS : QEMU_PLUGIN_CB_NO_REGS;
     bool user = is_user_code(qemu_plugin_tb_vaddr(tb));
     if (user) qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, (void *)count);
     for (size_t i = 0; i < count; i++) {
@@ -89,7 +91,7 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
         uint8_t bytes[16];
         size_t size = qemu_plugin_insn_data(insn, bytes, sizeof bytes);
         if (user) {
-            qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
+            qemu_plugin_register_vcpu_mem_cb(insn, on_access, flags, QEMU_PLUGIN_MEM_RW, (void *)qemu_plugin_insn_vaddr(insn));
             if (is_cpuid(bytes, size)) qemu_plugin_register_vcpu_insn_exec_cb(insn, on_cpuid, QEMU_PLUGIN_CB_R_REGS, NULL);
         } else if (sets_page_table(bytes, size)) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, on_page_table, QEMU_PLUGIN_CB_NO_REGS, NULL);
@@ -117,12 +119,35 @@ static bool take_range(const char *text) {
     return true;
 }
 
+static bool take_cpus(const char *text) {
+    unsigned first, last, node;
+    if (sscanf(text, "%u-%u:%u", &first, &last, &node) != 3 || first > last || last >= NP_MAX_CPUS || node >= NP_MAX_NODES) return false;
+    for (unsigned cpu = first; cpu <= last; cpu++) np_options.node_of_cpu[cpu] = (int)node;
+    return true;
+}
+
+static bool take_latency(const char *text) {
+    unsigned from, to;
+    uint64_t cycles;
+    if (sscanf(text, "%u-%u:%" SCNu64, &from, &to, &cycles) != 3 || from >= NP_MAX_NODES || to >= NP_MAX_NODES) return false;
+    np_options.latency[from][to] = cycles;
+    return true;
+}
+
 static bool take_argument(const char *text) {
     if (strncmp(text, "output=", 7) == 0) {
         np_options.output = text + 7;
         return true;
     }
     if (strncmp(text, "range=", 6) == 0) return take_range(text + 6);
+    if (strncmp(text, "samples=", 8) == 0) {
+        np_options.samples = text + 8;
+        return true;
+    }
+    if (strncmp(text, "period=", 7) == 0) return sscanf(text + 7, "%" SCNu64, &np_options.period) == 1 && np_options.period > 0;
+    if (strncmp(text, "seed=", 5) == 0) return sscanf(text + 5, "%" SCNu64, &np_options.seed) == 1;
+    if (strncmp(text, "cpus=", 5) == 0) return take_cpus(text + 5);
+    if (strncmp(text, "latency=", 8) == 0) return take_latency(text + 8);
     if (strcmp(text, "one-thread=on") == 0) {
         np_options.one_thread = true;
         return true;
@@ -151,8 +176,8 @@ NP_QEMU_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *i
         np_complain("this QEMU does not tell which processor runs when one thread runs them all: leave out -icount");
         return -1;
     }
-    if (!np_cache_start() || !np_truth_start()) {
-        np_complain("no memory for the counts of %u processors", np_cpu_count);
+    if (!np_cache_start() || !np_truth_start() || !np_sampler_start()) {
+        np_complain("no memory for the counts of %u processors, or no file for samples", np_cpu_count);
         return -1;
     }
     qemu_plugin_register_vcpu_init_cb(id, on_cpu_start);

@@ -1,5 +1,6 @@
 /* system.h: what the files of the system-mode plugin share. main.c asks QEMU for call-backs, guest.c knows the guest's processor and its running task,
- * cache.c is a vCPU's private cache, truth.c counts.
+ * cache.c is a vCPU's private cache, truth.c counts,
+ * sampler.c samples.
  *
  * Only accesses of user code are seen: instructions at addresses of the lower half. What the kernel reads and writes on a program's behalf is not.
  *
@@ -33,6 +34,10 @@ struct np_options {
     struct np_range ranges[NP_MAX_RANGES];
     unsigned range_count;
     unsigned cache_sets, cache_ways; /* 0: no cache, every access counts */
+    const char *samples;             /* NULL: none are taken */
+    uint64_t period, seed;           /* memory accesses per sample, on average */
+    int node_of_cpu[NP_MAX_CPUS];
+    uint64_t latency[NP_MAX_NODES][NP_MAX_NODES]; /* cycles, modelled: of an access from a node to another's memory */
     bool one_thread;                 /* all vCPUs run in one host thread, in turn */
 };
 extern struct np_options np_options;
@@ -77,6 +82,16 @@ bool np_cache_start(void);
 enum np_outcome np_cache_access(unsigned vcpu, uint64_t physical, bool store);
 void np_cache_clear(void);
 
+/* ---- sampler.c ---- */
+
+bool np_sampler_start(void);
+/* Time of samples: instructions of user code of all vCPUs, one a nanosecond. */
+void np_sampler_clock(uint64_t instructions);
+uint64_t np_sampler_now(void);
+/* A memory access. */
+void np_sampler_access(unsigned vcpu, uint64_t ip, uint64_t address, uint64_t physical, int node, bool store);
+void np_sampler_flush(void);
+
 /* ---- truth.c ---- */
 
 extern atomic_bool np_region_open;
@@ -88,7 +103,7 @@ void np_truth_not(unsigned vcpu);
 /* This vCPU has (or may have) another address space from now on. */
 void np_truth_switched(unsigned vcpu);
 void np_truth_block(unsigned vcpu, uint64_t instructions);
-void np_truth_access(unsigned vcpu, uint64_t address, uint64_t physical, int node, bool store);
+void np_truth_access(unsigned vcpu, uint64_t ip, uint64_t address, uint64_t physical, int node, bool store);
 bool np_truth_counts(unsigned vcpu);
 void np_truth_write(void);
 

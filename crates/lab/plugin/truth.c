@@ -37,6 +37,7 @@ struct cpu {
     uint64_t unlisted;
 };
 struct region {
+    uint64_t begin, end; /* on the clock of samples */
     struct counts *cpus;
 };
 
@@ -44,6 +45,7 @@ atomic_bool np_region_open;
 static struct cpu cpus[NP_MAX_CPUS];
 static struct region regions[MAX_REGIONS];
 static unsigned region_count;
+static uint64_t began;
 static uint64_t regions_unlisted;
 static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Which spaces count. */
@@ -75,7 +77,7 @@ static void close_region(void) {
         return;
     }
     for (unsigned i = 0; i < np_cpu_count; i++) kept[i] = cpus[i].now;
-    regions[region_count++].cpus = kept;
+    regions[region_count++] = (struct region){began, np_sampler_now(), kept};
 }
 
 void np_truth_begin(void) {
@@ -83,6 +85,7 @@ void np_truth_begin(void) {
     close_region();
     for (unsigned i = 0; i < np_cpu_count; i++) memset(&cpus[i].now, 0, sizeof cpus[i].now);
     np_cache_clear();
+    began = np_sampler_now();
     all_stale();
     atomic_store(&np_region_open, true);
     pthread_mutex_unlock(&regions_lock);
@@ -93,6 +96,7 @@ void np_truth_end(void) {
     close_region();
     pthread_mutex_unlock(&regions_lock);
     np_truth_write();
+    np_sampler_flush();
 }
 
 /* ---- whose accesses ---- */
@@ -128,7 +132,9 @@ void np_truth_block(unsigned vcpu, uint64_t instructions) {
     struct cpu *cpu = &cpus[vcpu];
     if (!atomic_load_explicit(&np_region_open, memory_order_relaxed)) return;
     if (atomic_load_explicit(&cpu->stale, memory_order_relaxed)) identify(vcpu);
-    if (cpu->counted) cpu->now.instructions += instructions;
+    if (!cpu->counted) return;
+    cpu->now.instructions += instructions;
+    np_sampler_clock(instructions);
 }
 
 static void count_page(struct cpu *cpu, uint64_t address, int node, bool store) {
@@ -145,7 +151,7 @@ static void count_page(struct cpu *cpu, uint64_t address, int node, bool store) 
     cpu->unlisted++;
 }
 
-void np_truth_access(unsigned vcpu, uint64_t address, uint64_t physical, int node, bool store) {
+void np_truth_access(unsigned vcpu, uint64_t ip, uint64_t address, uint64_t physical, int node, bool store) {
     struct cpu *cpu = &cpus[vcpu];
     if (node < 0) {
         cpu->now.elsewhere++;
@@ -155,12 +161,13 @@ void np_truth_access(unsigned vcpu, uint64_t address, uint64_t physical, int nod
     if (np_cache_access(vcpu, physical, store) == NP_HIT) return;
     cpu->now.matrix[node][store]++;
     count_page(cpu, address, node, store);
+    np_sampler_access(vcpu, ip, address, physical, node, store);
 }
 
 /* ---- the file ---- */
 
 static void write_region(FILE *file, unsigned number) {
-    fprintf(file, "region %u\n", number);
+    fprintf(file, "region %u %" PRIu64 " %" PRIu64 "\n", number, regions[number].begin, regions[number].end);
     for (unsigned i = 0; i < np_cpu_count; i++) {
         const struct counts *c = &regions[number].cpus[i];
         fprintf(file, "cpu %u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, c->instructions, c->accesses, c->elsewhere);

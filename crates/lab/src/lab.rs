@@ -79,6 +79,8 @@ pub struct Outcome {
     pub run: Duration,
     /// Exact counts of its memory accesses, if asked for ([`Lab::truth`]).
     pub truth: Option<Truth>,
+    /// A recording of samples of them, in perf's format, if asked for ([`TruthOptions::sampling`]). Emulated, and it says so.
+    pub samples: Option<Vec<u8>>,
     files: TempDir,
 }
 
@@ -252,8 +254,10 @@ impl Lab {
         guest.quit();
         let run = started.elapsed().saturating_sub(boot);
         let mut outcome = outcome(guest, files, how, (boot, run))?;
-        if self.truth.is_some() {
+        if let Some(options) = &self.truth {
             outcome.truth = Some(watch::read(outcome.files(), &outcome.console)?);
+            let samples = options.sampling.map(|s| watch::recording(outcome.files(), s, &self.topology, command));
+            outcome.samples = samples.transpose()?;
         }
         Ok(outcome)
     }
@@ -398,7 +402,7 @@ fn outcome(
     };
     let stdout = read_text(&files.path().join("stdout"));
     let stderr = read_text(&files.path().join("stderr"));
-    Ok(Outcome { exit, stdout, stderr, console, how, boot, run, truth: None, files })
+    Ok(Outcome { exit, stdout, stderr, console, how, boot, run, truth: None, samples: None, files })
 }
 
 /// What a guest is started from.

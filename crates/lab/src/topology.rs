@@ -110,6 +110,11 @@ impl Topology {
         self.cpus.len()
     }
 
+    /// Memory of a node, MiB; 0 of one that there is not.
+    pub fn memory_mib(&self, node: usize) -> u64 {
+        self.memory_mib.get(node).copied().map_or(0, u64::from)
+    }
+
     /// How many CPUs, in all.
     pub fn cpus(&self) -> u32 {
         self.cpus.iter().sum()

@@ -8,6 +8,7 @@ use numapilot_traffic::Work;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::samples::Sampling;
 use crate::topology::Topology;
 
 /// What to count.
@@ -17,6 +18,8 @@ pub struct TruthOptions {
     pub cache: Option<PrivateCache>,
     /// Only what programs mark counts (`plugin/mark.h`). Else the whole command does, with all that it starts.
     pub marked_only: bool,
+    /// An emulated PMU that samples what is counted.
+    pub sampling: Option<Sampling>,
 }
 
 /// A set-associative cache of lines of 64 bytes. All CPUs' caches are kept coherent; lines that leave are not counted, nothing is prefetched.
@@ -50,6 +53,10 @@ pub struct Truth {
 /// Counts of one region of interest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Region {
+    /// When it began, on the clock of samples: instructions of counted user code of all CPUs, one a nanosecond.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
     /// By CPU.
     pub cpus: Vec<CpuCount>,
 }
@@ -140,7 +147,7 @@ impl Truth {
             json!({ "cpu": number, "instructions": cpu.instructions, "accesses": cpu.accesses, "elsewhere": cpu.elsewhere,
                     "loads_by_node": loads, "stores_by_node": stores })
         };
-        let region = |region: &Region| json!({ "cpus": region.cpus.iter().enumerate().map(cpu).collect::<Vec<_>>() });
+        let region = |region: &Region| json!({ "begin_ns": region.begin_ns, "end_ns": region.end_ns, "cpus": region.cpus.iter().enumerate().map(cpu).collect::<Vec<_>>() });
         let page = |page: &PageCount| {
             json!({ "pid": page.pid, "address": format!("{:#x}", page.address), "node": page.node, "cpu": page.cpu,
                     "loads": page.loads, "stores": page.stores })
@@ -207,11 +214,11 @@ impl Reader {
             ["unlisted", accesses, regions] => {
                 (self.truth.without_page, self.truth.regions_lost) = (accesses.parse().ok()?, regions.parse().ok()?);
             }
-            ["region", index] => {
+            ["region", index, begin, end] => {
                 let empty = CpuCount { nodes: vec![Count::default(); self.truth.nodes], ..CpuCount::default() };
                 let cpus = vec![empty; self.truth.cpus];
                 (number(index)? == self.truth.regions.len()).then_some(())?;
-                self.truth.regions.push(Region { cpus });
+                self.truth.regions.push(Region { begin_ns: begin.parse().ok()?, end_ns: end.parse().ok()?, cpus });
             }
             ["cpu", cpu, instructions, accesses, elsewhere] => {
                 let cpu = self.truth.regions.last_mut()?.cpus.get_mut(number(cpu)?)?;
@@ -260,7 +267,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "numapilot-truth 1\nmachine 2 2\ncache 64 8\nunlisted 3 0\nregion 0\ncpu 0 100 40 1\nmatrix 0 1 7 5\ncpu 1 0 0 0\n\
+    const TEXT: &str = "numapilot-truth 1\nmachine 2 2\ncache 64 8\nunlisted 3 0\nregion 0 5 105\ncpu 0 100 40 1\nmatrix 0 1 7 5\ncpu 1 0 0 0\n\
                         space 0 0\nspace 1 250\npage 1 7f0000001000 1 0 7 5\nend\n";
 
     #[test]
@@ -268,6 +275,7 @@ mod tests {
         let truth = Truth::parse(TEXT).expect("a whole file");
         assert_eq!(truth.matrix(), [[0, 12], [0, 0]]);
         assert_eq!(truth.regions[0].cpus[0].accesses, 40);
+        assert_eq!((truth.regions[0].begin_ns, truth.regions[0].end_ns), (5, 105));
         let page = PageCount { pid: 250, address: 0x7f00_0000_1000, node: 1, cpu: 0, loads: 7, stores: 5 };
         assert_eq!(truth.pages, [page]);
         assert_eq!(truth.to_json()["regions"][0]["cpus"][0]["stores_by_node"], json!([0, 5]));

@@ -1,7 +1,7 @@
 //! The exact counts against a program whose accesses are known by arithmetic, on both kernels, and against the kernel's own word for where its pages are.
 
-use std::path::Path;
-use std::path::PathBuf;
+mod common;
+
 use std::process::Command;
 
 use numapilot_lab::Kernel;
@@ -18,20 +18,11 @@ const PAGE_WORDS: u64 = 512;
 const PAGES: u64 = 64;
 const LINE_WORDS: u64 = 8;
 
-fn program(folder: &Path) -> PathBuf {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let out = folder.join("marked");
-    let mut command = Command::new("cc");
-    command.arg("-O2").arg("-I").arg(crate_folder.join("plugin")).arg("-o").arg(&out);
-    let status = command.arg(crate_folder.join("tests/programs/marked.c")).status().expect("a C compiler");
-    assert!(status.success());
-    out
-}
-
 fn run(lab: &Lab, cache: Option<PrivateCache>) -> (Truth, Vec<u64>) {
     let folder = tempfile::tempdir().expect("a folder");
-    let lab = lab.clone().truth(TruthOptions { cache, marked_only: true });
-    let outcome = lab.run(Command::new(program(folder.path())).current_dir(folder.path())).expect("the lab runs");
+    let lab = lab.clone().truth(TruthOptions { cache, marked_only: true, ..TruthOptions::default() });
+    let outcome =
+        lab.run(Command::new(common::marked(folder.path())).current_dir(folder.path())).expect("the lab runs");
     let mut outcome = outcome.expect_success();
     let truth = outcome.truth.take().expect("asked for");
     eprintln!("{}", outcome.how);

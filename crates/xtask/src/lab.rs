@@ -13,6 +13,7 @@ use numapilot_lab::Accelerator;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
 use numapilot_lab::PrivateCache;
+use numapilot_lab::Sampling;
 use numapilot_lab::Topology;
 use numapilot_lab::TruthOptions;
 
@@ -25,6 +26,7 @@ Examples:
   cargo xtask lab --memory-only 1 --hmat -- sh -c 'cat /sys/devices/virtual/memory_tiering/*/nodelist'
   cargo xtask lab --kernel 6.1 --icount -- numactl --interleave=all ls
   cargo xtask lab --icount --truth counts.json --cache 1024x8 --model opteron-8385 -- ./program
+  cargo xtask lab --icount --truth counts.json --samples perf.data -- ./program
   cargo xtask lab --setup";
 
 /// Runs a command on a real kernel with several memory nodes, in QEMU.
@@ -83,6 +85,12 @@ pub struct LabArgs {
     /// Count only what programs mark (crates/lab/plugin/mark.h)
     #[arg(long, requires = "truth")]
     marked: bool,
+    /// Sample what is counted, as an emulated PMU would, into this recording in perf's format: `numapilot import FILE`
+    #[arg(long, value_name = "FILE", requires = "truth")]
+    samples: Option<PathBuf>,
+    /// Memory accesses per sample, on average
+    #[arg(long, default_value_t = 1000, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u64).range(1..))]
+    period: u64,
     /// Say how long the counted work would take on this machine: a model's name, or a model file
     #[arg(long, value_name = "MACHINE", requires = "truth")]
     model: Option<String>,
@@ -124,6 +132,9 @@ pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     eprintln!("numapilot-lab: {}; ran for {:.1} s", outcome.how, outcome.run.as_secs_f64());
     if let (Some(path), Some(counted)) = (&args.truth, &outcome.truth) {
         truth::write(path, counted)?;
+        if let (Some(path), Some(samples)) = (&args.samples, &outcome.samples) {
+            truth::write_bytes(path, samples)?;
+        }
         truth::tell(path, counted, &args.topology()?, args.model.as_deref())?;
     }
     Ok(ExitCode::from(u8::try_from(outcome.exit).unwrap_or(1)))
@@ -140,7 +151,8 @@ impl LabArgs {
         let lab = Lab::new(self.topology()?).kernel(self.kernel).accelerator(accelerator).cold(self.cold);
         let mut lab = lab.time_limit(Duration::from_secs(self.limit)).device(self.device.iter().cloned());
         if self.truth.is_some() {
-            lab = lab.truth(TruthOptions { cache: self.cache, marked_only: self.marked });
+            let sampling = self.samples.as_ref().map(|_| Sampling { period: self.period, seed: 0 });
+            lab = lab.truth(TruthOptions { cache: self.cache, marked_only: self.marked, sampling });
         }
         for plugin in &self.plugin {
             let (file, arguments) = plugin.split_once(',').unwrap_or((plugin, ""));

@@ -19,9 +19,13 @@ const OUTSTANDING: f64 = 2.0;
 
 /// Writes the counts, whole or not at all.
 pub fn write(path: &Path, truth: &Truth) -> anyhow::Result<()> {
+    write_bytes(path, serde_json::to_string(&truth.to_json())?.as_bytes())
+}
+
+/// Writes a file, whole or not at all.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let unfinished = path.with_extension("unfinished");
-    let text = serde_json::to_string(&truth.to_json())?;
-    fs::write(&unfinished, text).with_context(|| format!("cannot write {}", unfinished.display()))?;
+    fs::write(&unfinished, bytes).with_context(|| format!("cannot write {}", unfinished.display()))?;
     fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
 }
 

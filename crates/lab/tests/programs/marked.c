@@ -1,7 +1,7 @@
 /* marked.c: a program whose accesses are known to the last one, by marks around its loops.
  *
  * Each of four nodes gets a block of PAGES pages. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word
- * of its own block once, each in a region of its own. Prints each block's address and, as move_pages says without moving anything, the node of each of
+ * of its own block once, each in a region of its own; all that as many times as the argument says (1). Prints each block's address and, as move_pages says without moving anything, the node of each of
  * its pages (-1 for all that are not alike). */
 #define _GNU_SOURCE
 #include "mark.h"
@@ -33,7 +33,8 @@ static int node_of(volatile long *block) {
     return node;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    int rounds = count > 1 ? atoi(arguments[1]) : 1;
     volatile long *block[NODES];
     for (int node = 0; node < NODES; node++) {
         run_on(2 * node);
@@ -44,7 +45,8 @@ int main(void) {
     }
     fflush(stdout);
     np_mark(NP_MARK_ONLY_ME, NULL);
-    for (int node = 0; node < NODES; node++) {
+    for (int turn = 0; turn < NODES * rounds; turn++) {
+        int node = turn % NODES;
         run_on(2 * node + 1);
         np_mark(NP_MARK_BEGIN, NULL);
         for (int b = 0; b < NODES; b++)
