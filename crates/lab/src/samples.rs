@@ -134,7 +134,7 @@ mod tests {
     fn the_decoder_finds_the_guests_nodes_and_memory() {
         let topology = Topology::symmetric(4).memory_per_node_mib(1536);
         let sampling = Sampling { period: 100, seed: 0 };
-        let bytes = recording(&[], sampling, &topology, &["./program".into(), "-x".into()]).expect("whole");
+        let bytes = recording(&[0; 80], sampling, &topology, &["./program".into(), "-x".into()]).expect("whole");
         let walker = Walker::open(Cursor::new(bytes), Path::new("made")).expect("a recording");
         let features = walker.features();
         assert_eq!(features.nodes.len(), 4);
