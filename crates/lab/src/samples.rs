@@ -83,7 +83,9 @@ fn features(topology: &Topology, command: &[String]) -> Vec<(u32, Vec<u8>)> {
         }),
         section(feature::CMDLINE, &|out| {
             out.u32(command.len() as u32);
-            command.iter().for_each(|word| put_text(out, word));
+            for word in command {
+                put_text(out, word);
+            }
         }),
         section(feature::NUMA_TOPOLOGY, &|out| {
             out.u32(topology.nodes() as u32);
