@@ -73,13 +73,13 @@ fn features(topology: &Topology, command: &[String]) -> Vec<(u32, Vec<u8>)> {
     };
     let nodes = 0..topology.nodes();
     vec![
-        section(feature::HOSTNAME, &|out| put_text(out, "guest of numapilot's lab")),
+        section(feature::HOSTNAME, &|out| put_text(out, "emulated guest of numapilot's lab")),
         section(feature::ARCH, &|out| put_text(out, "x86_64")),
         section(feature::NRCPUS, &|out| {
             out.u32(topology.cpus()).u32(topology.cpus());
         }),
         section(feature::CPUDESC, &|out| {
-            put_text(out, "emulated by QEMU: samples of an emulated PMU, latencies modelled")
+            put_text(out, "emulated by QEMU: samples of an emulated PMU, latencies modelled");
         }),
         section(feature::CMDLINE, &|out| {
             out.u32(command.len() as u32);

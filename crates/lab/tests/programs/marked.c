@@ -1,11 +1,12 @@
 /* marked.c: a program whose accesses are known to the last one, by marks around its loops.
  *
- * Each of four nodes gets a block of PAGES pages. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word
+ * Each of four nodes gets a block of PAGES pages, bound to it: where time passes by the clock, the kernel's NUMA balancing would move what is not bound. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word
  * of its own block once, each in a region of its own; all that as many times as the argument says (1). Prints each block's address and, as move_pages says without moving anything, the node of each of
  * its pages (-1 for all that are not alike). */
 #define _GNU_SOURCE
 #include "mark.h"
 
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ int main(int count, char **arguments) {
         run_on(2 * node);
         block[node] = mmap(NULL, WORDS * sizeof(long), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (block[node] == MAP_FAILED) return 3;
+        unsigned long mask = 1ul << node;
+        if (syscall(SYS_mbind, block[node], WORDS * sizeof(long), MPOL_BIND, &mask, 8 * sizeof mask, 0) != 0) return 3;
         for (int i = 0; i < WORDS; i++) block[node][i] = i;
         printf("%p %d\n", (void *)block[node], node_of(block[node]));
     }
