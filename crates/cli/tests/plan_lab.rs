@@ -89,16 +89,13 @@ fn numactls_examples_give_the_same_policy_through_us() {
     if !numapilot_lab::wanted("plan, numactl") {
         return;
     }
+    // Where interleaving goes on next depends on how many pages the program has touched until it looks. One start for both looks: starts take long in a guest.
+    let seen = "sh -c \"numactl --show | grep -v 'interleave next\\|interleavenode'; cut -d' ' -f2 /proc/self/numa_maps | sort -u\"";
     let mut script = String::from("set -e\n");
     for example in EXAMPLES {
         let plain = example.trim_end_matches(" --");
-        // Where interleaving goes on next depends on how many pages the program has touched until it looks.
-        for seen in
-            ["numactl --show | grep -v 'interleave next\\|interleavenode'", "cut -d' ' -f2 /proc/self/numa_maps"]
-        {
-            script.push_str(&format!("echo 'BEGIN {example}'; numactl {plain} {seen} | sort -u\n"));
-            script.push_str(&format!("echo 'OURS'; {BINARY} run {plain} -- {seen} | sort -u\necho END\n"));
-        }
+        script.push_str(&format!("echo 'BEGIN {example}'; numactl {plain} {seen}\n"));
+        script.push_str(&format!("echo 'OURS'; {BINARY} run {plain} -- {seen}\necho END\n"));
     }
     for kernel in KERNELS {
         let lab = Lab::new(Topology::symmetric(4)).kernel(kernel);
@@ -112,6 +109,6 @@ fn numactls_examples_give_the_same_policy_through_us() {
             assert_eq!(theirs.trim(), ours.trim(), "{head} on {}", outcome.how);
             compared += 1;
         }
-        assert_eq!(compared, EXAMPLES.len() * 2, "{}", outcome.stdout);
+        assert_eq!(compared, EXAMPLES.len(), "{}", outcome.stdout);
     }
 }
