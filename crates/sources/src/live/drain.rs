@@ -200,6 +200,8 @@ impl<'a> Reader<'a> {
             std::thread::sleep(LOOK_LEAST.saturating_sub(began.elapsed()));
         }
         self.outcome.counts = Counts { undecodable: self.outcome.counts.undecodable, ..self.samples.counts() };
+        self.outcome.counts.lost = self.outcome.counts.lost.max(self.events.lost());
+        self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
         self.outcome.stamp_error_ticks = self.line.error_ticks();

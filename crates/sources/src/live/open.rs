@@ -120,6 +120,14 @@ impl EventSet {
         self.all(IOC_DISABLE);
     }
 
+    /// Records that found no room in a ring, as the events' own counts say (since Linux 6.0; 0 before). Records of losses say the same, but only once there
+    /// is room for them: what is lost last has none.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        let fds = self.rings.iter().map(|ring| &ring.fd).chain(&self.others);
+        fds.filter_map(lost_by).fold(0, u64::saturating_add)
+    }
+
     fn all(&self, request: libc::c_ulong) {
         for fd in self.rings.iter().map(|ring| &ring.fd).chain(&self.others) {
             // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
@@ -247,17 +255,25 @@ impl<'a> Opening<'a> {
     }
 
     fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-        let ask = &self.requests[request];
-        match open_event(&ask.bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader) {
-            // Kernels before 5.12 put no build ids into records of mappings: files are then known by their paths alone.
-            Err(error)
-                if error.raw_os_error() == Some(libc::EINVAL) && self.attrs[request].flag(attr_flag::BUILD_ID) =>
-            {
-                self.attrs[request].flags &= !(1 << attr_flag::BUILD_ID);
-                open_event(&ask.bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader)
-            }
-            result => result,
+        let mut opened = self.try_one(request, pid, cpu, leader);
+        let refused = |opened: &io::Result<OwnedFd>| {
+            opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+        };
+        // Kernels before 6.0 do not say with an event's count how many of its records were lost.
+        if refused(&opened) && self.attrs[request].read_format & read_format::LOST != 0 {
+            self.attrs[request].read_format &= !read_format::LOST;
+            opened = self.try_one(request, pid, cpu, leader);
         }
+        // Kernels before 5.12 put no build ids into records of mappings: files are then known by their paths alone.
+        if refused(&opened) && self.attrs[request].flag(attr_flag::BUILD_ID) {
+            self.attrs[request].flags &= !(1 << attr_flag::BUILD_ID);
+            opened = self.try_one(request, pid, cpu, leader);
+        }
+        opened
+    }
+
+    fn try_one(&self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+        open_event(&self.requests[request].bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader)
     }
 
     /// Says once if rings are smaller than asked for.
@@ -277,7 +293,7 @@ impl<'a> Opening<'a> {
 /// The event with what the scope asks for.
 fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
     let mut attr = request.completed();
-    attr.read_format |= read_format::ID;
+    attr.read_format |= read_format::ID | read_format::LOST;
     if *scope != Scope::System {
         attr.flags |= 1 << attr_flag::INHERIT;
     }
@@ -301,6 +317,15 @@ pub(crate) fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, l
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).
+fn lost_by(fd: &OwnedFd) -> Option<u64> {
+    let mut figures = [0_u64; 3];
+    let bytes = size_of_val(&figures);
+    // SAFETY: at most `bytes` are written to the array.
+    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
+    (usize::try_from(read) == Ok(bytes)).then_some(figures[2])
 }
 
 fn event_id(fd: &OwnedFd) -> io::Result<u64> {
