@@ -1,8 +1,8 @@
 /* emulator_signal.c: handlers of an emulated program get the stack that they were promised.
  *
- * QEMU (at least up to 7.2) enters a signal handler with a stack that is 8 bytes off the 16-byte alignment of the calling convention, and faults where the
- * handler then uses an aligned vector move, as compilers and the C library do. So handlers are installed behind an entry that aligns the stack. Programs see their own
- * handlers when they ask. Handlers installed by other means than sigaction and signal are left as they are. */
+ * QEMU (at least up to 7.2) enters a signal handler with a stack that is 8 bytes off the 16-byte alignment of the calling convention, and faults
+ * where the handler then uses an aligned vector move, as compilers and the C library do. So handlers are installed behind an entry that aligns the
+ * stack. Programs see their own handlers when they ask. Handlers installed by other means than sigaction and signal are left as they are. */
 #define _GNU_SOURCE
 #include "track.h"
 

@@ -222,7 +222,8 @@ static inline void np_pause(void) {
 }
 
 /* -- startup.c: shared with the planner -- */
-/* The value behind `prefix` (NAME=) in the environment as the kernel gave it, from the initial stack: libc's own `environ` may not be set yet. NULL: not set. */
+/* The value behind `prefix` (NAME=) in the environment as the kernel gave it, from the initial stack: libc's own `environ` may not be set yet.
+ * NULL: not set. */
 const char *np_initial_environment(const char *prefix);
 /* This library's image and file. */
 void np_find_ourselves(void);

@@ -100,8 +100,21 @@ fn programs_of_every_kind_do_not_notice_it() {
     let image = image("programs", 0, 1 << 62, 4);
     let source = programs().join("plan_torture.c");
     let commands: [(&str, Vec<String>); 5] = [
-        ("sort", vec!["-c".into(), "seq 30000 | sort -R --random-source=/dev/zero | sort -n --parallel=4 | cksum".into()]),
-        ("python", vec!["-c".into(), "python3 -c 'import json,threading,subprocess,ctypes\nt=[threading.Thread(target=lambda: json.dumps(list(range(9999)))) for _ in range(4)]\n[x.start() for x in t]; [x.join() for x in t]\nprint(subprocess.check_output([\"echo\",\"child\"]))'".into()]),
+        (
+            "sort",
+            vec!["-c".into(), "seq 30000 | sort -R --random-source=/dev/zero | sort -n --parallel=4 | cksum".into()],
+        ),
+        (
+            "python",
+            vec![
+                "-c".into(),
+                "python3 -c 'import json,threading,subprocess,ctypes\n\
+                 t=[threading.Thread(target=lambda: json.dumps(list(range(9999)))) for _ in range(4)]\n\
+                 [x.start() for x in t]; [x.join() for x in t]\n\
+                 print(subprocess.check_output([\"echo\",\"child\"]))'"
+                    .into(),
+            ],
+        ),
         ("gcc", vec!["-c".into(), format!("gcc -O2 -S -o - {} | cksum", source.display())]),
         ("signal", vec!["-c".into(), "kill -TERM $$".into()]),
         ("status", vec!["-c".into(), "exit 41".into()]),

@@ -112,7 +112,7 @@ fn what_cannot_be_recorded_says_why_and_leaves_nothing_behind() {
         (&[], &["/etc/passwd"], 126, "chmod +x"),
         (&[], &[busy_static(), "pairs", "1"], 1, "without -static"),
         (&["engine=instrument"], &[busy(), "pairs", "1"], 1, "rebuild it with `numapilot cc`"),
-        (&["engine=pmu"], &[busy()], 2, "not available in this version"),
+        (&["engine=import"], &[busy()], 2, "not available in this version"),
         (&["engine=magic"], &[busy()], 2, "no engine `magic`"),
         (&["ring=1000"], &[busy()], 2, "power of two"),
         (&["depth=0"], &[busy()], 2, "1 to 128"),
