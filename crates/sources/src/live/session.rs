@@ -166,6 +166,8 @@ impl Live {
         let with_aux = self.requests.iter().find(|request| request.aux_bytes > 0);
         places.spe_period = with_aux.and_then(|request| request.attr.period());
         let spe = with_aux.map(|_| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
+        // All faults are recorded, and no others: a fault that nobody told the home of may be any of its page's.
+        places.leaves_first_touches = self.requests.iter().any(|request| request.kind == EventKind::Fault);
         let asks_homes = places.only_node().is_none();
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
         let known = Upbringing { tracker: path, knows_all_mappings: true, ..Upbringing::default() };

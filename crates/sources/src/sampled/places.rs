@@ -49,6 +49,8 @@ pub(crate) struct Places {
     pub blocks: Vec<MemoryBlocks>,
     /// Operations that an SPE record stands for.
     pub spe_period: Option<u64>,
+    /// The join knows which fault on a page is its first, as it sees mappings and blocks end: nothing is inferred before it.
+    pub leaves_first_touches: bool,
 }
 
 impl Places {

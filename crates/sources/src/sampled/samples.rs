@@ -278,6 +278,7 @@ impl Samples {
         let stack = self.stack(thread, process, time)?;
         let home = match told.or_else(|| self.places.node_by_distance(access.level, access.distance, node)) {
             Some(home) => Some(home),
+            None if self.places.leaves_first_touches => None,
             None => self.by_first_touch(access, node, (task, thread), is_fault, time)?,
         };
         let counts = &mut self.counts;
@@ -415,5 +416,65 @@ fn level(level: data_src::Level) -> Level {
         | data_src::Level::Cxl
         | data_src::Level::Uncached => Level::Memory,
         data_src::Level::Unknown | data_src::Level::Io => Level::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Faults of which the kernel told the home of some only.
+
+    use numapilot_flows::{PlacementCause, Trace};
+    use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
+    use numapilot_trace::wire::Clock;
+
+    use super::*;
+    use crate::sampled::{EventFact, SharedWriter, Upbringing};
+
+    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
+    #[test]
+    fn a_later_fault_without_an_answer_places_nothing() {
+        const KHZ: u32 = 1_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let start = SessionStart {
+            engine: "fault".to_owned(),
+            command: vec!["synthetic".to_owned()],
+            order_khz: KHZ,
+            clock_khz: KHZ,
+            ..SessionStart::default()
+        };
+        let dir = folder.path().join("t");
+        let writer = SharedWriter::new(ChunkWriter::create(&dir, &start, WriterOptions::default()).unwrap());
+        let places = Places {
+            events: vec![EventFact { is_fault: true, ..EventFact::default() }],
+            node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
+            memory_nodes: vec![NodeId(0), NodeId(1)],
+            leaves_first_touches: true,
+            ..Places::default()
+        };
+        let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
+        let tasks = Tasks::new(Upbringing { knows_all_mappings: true, ..Upbringing::default() });
+        let mut samples = Samples::new(output, tasks, places);
+        let fault = |tid, cpu| MemoryAccess {
+            pid: Some(7),
+            tid: Some(tid),
+            cpu: Some(cpu),
+            address: 0x10_0000,
+            ..MemoryAccess::default()
+        };
+        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.put(&fault(7, 0), 1000, true).unwrap();
+        samples.answers();
+        samples.put(&fault(8, 1), 2000, true).unwrap();
+        samples.settle(u64::MAX).unwrap();
+        samples.out().flush().unwrap();
+        drop(samples);
+        let end = SessionEnd { end_order: 3000, ..SessionEnd::default() };
+        writer.into_inner().unwrap().finish(&end, false).unwrap();
+        numapilot_flows::finalise(&dir).unwrap();
+        let trace = Trace::open(&dir).unwrap();
+        let placed: Vec<_> = trace.placements().iter().map(|placed| (placed.cause, placed.node)).collect();
+        assert_eq!(placed, [(PlacementCause::FirstTouch, NodeId(0))]);
+        let seen: Vec<_> = trace.accesses().map(|access| (access.node, access.home)).collect();
+        assert_eq!(seen, [(Some(NodeId(0)), Some(NodeId(0))), (Some(NodeId(1)), Some(NodeId(0)))]);
     }
 }
