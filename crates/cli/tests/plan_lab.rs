@@ -89,7 +89,11 @@ fn numactls_examples_give_the_same_policy_through_us() {
     if !numapilot_lab::wanted("plan, numactl") {
         return;
     }
+<<<<<<< HEAD
     // Where interleaving goes on next depends on how many pages the program has touched until it looks. One start for both looks: starts take long in a guest.
+=======
+    // Where interleaving goes on next depends on how many pages the program has touched until it looks. One start for both: starting is what takes long in a guest.
+>>>>>>> d701387 (Read the report where it says remote shares in the test of record --plan; start programs in the guest half as often; show what the plans do to the workloads)
     let seen = "sh -c \"numactl --show | grep -v 'interleave next\\|interleavenode'; cut -d' ' -f2 /proc/self/numa_maps | sort -u\"";
     let mut script = String::from("set -e\n");
     for example in EXAMPLES {
