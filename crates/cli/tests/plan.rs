@@ -144,6 +144,28 @@ fn on_one_node_it_says_so_and_runs_the_program() {
     assert!(ran.stderr.contains("one node") && ran.stderr.contains("no effect"), "{ran:?}");
 }
 
+#[test]
+fn copies_of_mappings_change_nothing_that_a_program_does_and_go_with_it() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "allocates", PROGRAM, &["-fno-builtin"]);
+    let plan = with_plan(folder.path(), PLAN);
+    for more in [&["--replicate-mappings"][..], &["--replicate-mappings=*.index", "--fold", "--plan"]] {
+        let with_plan = more.len() > 1;
+        let ran =
+            finish(numapilot(&["run"]).args(more).args(with_plan.then_some(&plan)).arg("--").arg(&program).arg("41"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (41, "sum 53\n"), "{ran:?}");
+        assert!(ran.stderr.contains("numapilot: mappings: "), "{ran:?}");
+        assert_eq!(ran.stderr.contains("2 objects, 6.00 MiB"), with_plan, "{ran:?}");
+    }
+    let look = "echo $NUMAPILOT_REPLICATE_PATTERN; ls $NUMAPILOT_REPLICATE_FOLDER/*.so; cat /proc/self/maps; exit 3";
+    let ran = finish(&mut numapilot(&["run", "--quiet", "--replicate-mappings=*.index", "--", "sh", "-c", look]));
+    let mut lines = ran.stdout.lines();
+    assert_eq!((ran.code, ran.stderr.as_str(), lines.next()), (3, "", Some("*.index")), "{ran:?}");
+    let library = lines.next().expect("the library's path");
+    assert!(lines.any(|line| line.ends_with(library)), "loaded: {ran:?}");
+    assert!(!Path::new(library).parent().expect("its folder").exists(), "{library} is left behind");
+}
+
 /// Every form that this machine allows: what numactl does to a program, and what we do, seen by numactl itself.
 #[test]
 fn numactls_options_do_what_numactl_does() {

@@ -13,6 +13,8 @@ Examples:
   numapilot run --interleave=all -- ./app                   numactl's options, with numactl's meaning
   numapilot run --cpunodebind=0 --membind=0,1 -- ./app
   numapilot run -C +0-3 --localalloc -- ./app               the first four CPUs that this process may use
+  numapilot run --replicate-mappings -- ./start-workers     code and constants copied to the node of each process that is pinned to one
+  numapilot run --replicate-mappings='*.index' -- ./app     private read-only mappings of these files (docs/replication.md)
   numapilot run --show                                      policy and CPUs of this process
 
 Nodes and CPUs: `all`, numbers, ranges (0-3,5), without these (!0-1), counted within the process's cpuset (+0-1).
@@ -27,7 +29,10 @@ pub struct RunArgs {
     /// Write what the plan did to this file (`-`: standard output)
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub json: Option<PathBuf>,
-    /// Say nothing about the plan
+    /// Give processes that are pinned to one node copies on it of their read-only mappings: of files whose path matches, or of code and constants
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub replicate_mappings: Option<String>,
+    /// Say nothing about the plan and the copies
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]

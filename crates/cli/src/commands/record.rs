@@ -53,7 +53,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     if !arguments.quiet {
         describe(&recording);
         if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
-            summary(fitted, outcome).iter().for_each(|line| eprintln!("numapilot: {line}"));
+            summary(fitted, outcome, |_| false).iter().for_each(|line| eprintln!("numapilot: {line}"));
         }
     }
     let summary = line.while_busy("joining accesses with objects", || numapilot_flows::finalise(&recording.dir))?;

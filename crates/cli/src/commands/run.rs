@@ -1,11 +1,12 @@
-//! `numapilot run`: a program under a plan, or under numactl's options.
+//! `numapilot run`: a program under a plan, with node-local copies of its mappings, or under numactl's options.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use numapilot_machine::Machine;
-use numapilot_plan::{Fit, Fitted, Plan};
+use numapilot_plan::{Fit, Fitted, ObjectRule, Plan, Policy};
+use numapilot_replica::mappings::{Mappings, Rules};
 use numapilot_report::units;
 use numapilot_sources::apply::{self, ApplyOptions, Outcome, PlaceOutcome, RuleOutcome};
 use serde_json::{Value, json};
@@ -22,29 +23,61 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         output::print(&numactl::show()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let planned = arguments.plan.as_deref().map(|file| planned(file, arguments.fold)).transpose()?;
+    let mut planned = arguments.plan.as_deref().map(|file| planned(file, arguments.fold)).transpose()?;
     apply::apply_here(&policy)?;
     let say = |text: String| {
         if !arguments.quiet {
             eprintln!("numapilot: {text}");
         }
     };
-    let Some((machine, fitted)) = planned else { return Err(apply::exec_here(&arguments.command).into()) };
-    if fitted.is_moot() && !arguments.fold {
+    if let Some((_, fitted)) = planned.take_if(|(_, fitted)| fitted.is_moot() && !arguments.fold) {
         say(format!("this machine has one node: plan {} has no effect", fitted.plan.file));
         if let Some(file) = &arguments.json {
             write_json(file, &fitted, &Outcome::default(), false, &[])?;
         }
+    }
+    let asked = arguments.replicate_mappings.as_deref();
+    let copied = copied_files(asked, planned.as_ref().map(|(_, fitted)| &fitted.plan));
+    let copies = (asked.is_some() || copied.is_some()).then(|| {
+        Mappings::prepare(Rules { pattern: copied.clone(), ..Rules::default() }).context("--replicate-mappings")
+    });
+    let copies = copies.transpose()?;
+    if planned.is_none() && copies.is_none() {
         return Err(apply::exec_here(&arguments.command).into());
     }
-    let options = ApplyOptions { command: arguments.command.clone(), fitted: &fitted, machine: &machine };
-    let applied = apply::run(&options)?;
+    let libraries: Vec<PathBuf> = copies.iter().map(Mappings::library).collect();
+    let told = copies.as_ref().map_or(Vec::new(), Mappings::environment);
+    let applied = apply::run(&ApplyOptions {
+        command: arguments.command.clone(),
+        plan: planned.as_ref().map(|(machine, fitted)| (fitted, machine)),
+        libraries: &libraries,
+        environment: &told,
+    })?;
     applied.notes.iter().for_each(|note| say(note.clone()));
-    summary(&fitted, &applied.outcome).into_iter().for_each(say);
-    if let Some(file) = &arguments.json {
-        write_json(file, &fitted, &applied.outcome, true, &applied.notes)?;
+    if let (Some((_, fitted)), Some(outcome)) = (&planned, &applied.outcome) {
+        let is_copied = |rule: &ObjectRule| replicated_file(rule).is_some_and(|file| copied.as_deref() == Some(file));
+        summary(fitted, outcome, is_copied).into_iter().for_each(say);
+        if let Some(file) = &arguments.json {
+            write_json(file, fitted, outcome, true, &applied.notes)?;
+        }
+    }
+    if let Some(copies) = &copies {
+        // The program has run: what cannot be told about it does not change its status.
+        let told = copies.summary().map_or_else(|error| error.to_string(), |summary| summary.to_string());
+        told.lines().for_each(|line| say(line.to_owned()));
     }
     Ok(ExitCode::from(u8::try_from(applied.exit.shell_code()).unwrap_or(1)))
+}
+
+/// Of which files mappings are copied, where the user or else the plan names some: the library takes one pattern.
+fn copied_files(asked: Option<&str>, plan: Option<&Plan>) -> Option<String> {
+    let by_plan = || plan?.objects.iter().find_map(replicated_file);
+    asked.filter(|pattern| !pattern.is_empty()).or_else(by_plan).map(str::to_owned)
+}
+
+/// The mapped files that a rule wants copies of.
+fn replicated_file(rule: &ObjectRule) -> Option<&str> {
+    rule.matches.mapped_file.as_deref().filter(|_| rule.policy == Policy::Replicate)
 }
 
 /// The plan, fitted to this machine.
@@ -57,9 +90,9 @@ fn planned(file: &Path, fold: bool) -> Result<(Machine, Fitted)> {
     Ok((machine, fitted))
 }
 
-/// What a plan did, a line for each rule.
+/// What a plan did, a line for each rule; not for those that `is_told` elsewhere.
 #[must_use]
-pub fn summary(fitted: &Fitted, outcome: &Outcome) -> Vec<String> {
+pub fn summary(fitted: &Fitted, outcome: &Outcome, is_told: impl Fn(&ObjectRule) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     if outcome.processes == 0 {
         lines.push(format!("plan {}: the planner was not loaded into the program", fitted.plan.file));
@@ -71,16 +104,22 @@ pub fn summary(fitted: &Fitted, outcome: &Outcome) -> Vec<String> {
             outcome.without_memory
         ));
     }
-    lines.extend(outcome.objects.iter().map(|rule| format!("plan: {}", object_line(rule))));
+    let rules = fitted.plan.objects.iter().zip(&outcome.objects).filter(|(rule, _)| !is_told(rule));
+    lines.extend(rules.map(|(rule, outcome)| format!("plan: {}", object_line(rule, outcome))));
     lines.extend(outcome.places.iter().map(|place| format!("plan: {}", place_line(place))));
     lines
 }
 
-fn object_line(rule: &RuleOutcome) -> String {
+fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
     let mut line = format!("{}: {}: ", rule.name, rule.policy);
-    if rule.policy == "replicate" {
+    if planned.policy == Policy::Replicate {
         return line
-            + "not applied: threads of one process share their page tables, and only the program itself can keep copies";
+            + match replicated_file(planned) {
+                Some(_) => "not applied: `run` copies the files of one pattern, a simulated machine none",
+                None => {
+                    "not applied: threads of one process share their page tables, and only the program itself can keep copies"
+                }
+            };
     }
     if rule.placed == 0 {
         line.push_str(if rule.is_idle { "nothing in this program" } else { "no object matched" });

@@ -1,7 +1,8 @@
-//! Running a program under a plan, or in place of this process.
+//! Running a program under a plan, with other libraries of ours, or in place of this process.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,19 +24,21 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct ApplyOptions<'a> {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// The plan, fitted to `machine`.
-    pub fitted: &'a Fitted,
-    /// The machine that this is.
-    pub machine: &'a Machine,
+    /// The plan, fitted to the machine that this is.
+    pub plan: Option<(&'a Fitted, &'a Machine)>,
+    /// Libraries that the program shall load behind the planner.
+    pub libraries: &'a [PathBuf],
+    /// What those libraries are told by way of the environment.
+    pub environment: &'a [(OsString, OsString)],
 }
 
-/// A program that ran under a plan.
+/// A program that ran under a plan, or with other libraries of ours.
 #[derive(Debug)]
 pub struct Applied {
     /// How it ended.
     pub exit: Exit,
-    /// What the plan did.
-    pub outcome: Outcome,
+    /// What the plan did, where there was one.
+    pub outcome: Option<Outcome>,
     /// What the user should know beside it.
     pub notes: Vec<String>,
 }
@@ -48,18 +51,23 @@ pub struct Applied {
 pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     let target = resolve_target(&options.command)?;
     let library = library::unpacked()?;
-    let image = compile(options.fitted, options.machine, &target, &options.command)?;
-    let mut notes = image.notes.clone();
+    let compiled = |(fitted, machine)| Ok((fitted, compile(fitted, machine, &target, &options.command)?));
+    let plan: Option<(&Fitted, PlanImage)> = options.plan.map(compiled).transpose()?;
+    let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
     if let Some((reason, remedy)) = preload_refusal(&target) {
-        notes.push(format!("the plan cannot be applied to {}: {reason}; {remedy}", target.binary.path.display()));
+        let what = if plan.is_some() { "the plan" } else { "this" };
+        notes.push(format!("{what} cannot be applied to {}: {reason}; {remedy}", target.binary.path.display()));
     }
+    let planner = plan.is_some().then_some(library.planner.as_path());
+    let preload: Vec<&Path> = planner.into_iter().chain(options.libraries.iter().map(PathBuf::as_path)).collect();
+    let told = plan.as_ref().map_or(Vec::new(), |(_, image)| environment(image));
     let guard = Guard::install()?;
     let launch = Launch {
         target: &target,
         command: &options.command,
-        preload: &[&library.planner],
+        preload: &preload,
         arena: None,
-        environment: &environment(&image),
+        environment: &[told.as_slice(), options.environment].concat(),
         passive_waits: false,
         emulator: None,
     };
@@ -70,7 +78,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
         }
         guard.wait(TICK);
     }
-    let outcome = Outcome::read(&image, options.fitted);
+    let outcome = plan.map(|(fitted, image)| Outcome::read(&image, fitted));
     let exit = program.exit().unwrap_or(Exit::Code(1));
     Ok(Applied { exit, outcome, notes })
 }
