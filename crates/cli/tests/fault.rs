@@ -88,7 +88,7 @@ fn every_first_touch_has_its_object_its_thread_and_its_line() {
     assert_eq!(touched_at(&report, line("mapped")), [("base".to_owned(), number("main"), 500)]);
     let blocks = touched_at(&report, line("block"));
     assert_eq!(blocks, [("block".to_owned(), number("main"), number("block_faults"))]);
-    assert_eq!(report["losses"]["ring_full"].as_u64(), Some(0));
+    assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_the_kernels_ring_had_no_room_for_is_counted_and_shown() {
     let Some(ran) = record(folder.path(), &["--ring-size", "64"], &command) else { return };
     assert!(ran.stderr.contains("records were lost in full rings"), "{}", ran.stderr);
     let report = report(folder.path());
-    let lost = report["losses"]["ring_full"].as_u64().expect("a count");
+    let lost = report["recording"]["losses"]["ring_full"].as_u64().expect("a count");
     let seen: u64 = touched_storm(&report);
     assert!(lost > PAGES / 2 && lost + seen >= PAGES, "{lost} lost, {seen} seen of {PAGES}");
     let trace = folder.path().join("t.numatrace");

@@ -105,7 +105,7 @@ fn check_first_touches(recorded: &Recorded) {
         }
     }
     assert_eq!(by_node, vec![own; NODES as usize], "{how}");
-    assert_eq!(report["losses"]["ring_full"].as_u64(), Some(0), "{how}");
+    assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0), "{how}");
 }
 
 /// Nodes from which each page of `shared` was used after its first touch.
