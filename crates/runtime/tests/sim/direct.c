@@ -2,6 +2,7 @@
  * `direct CASE [SEED]`. The cases and what must come out of each are in ../sim_model.rs. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +46,17 @@ static char *block;
 static size_t rounds;
 static size_t stride;
 
+static size_t started;
+
 static void *alternate(void *argument) {
     size_t me = (size_t)argument;
+    __atomic_fetch_add(&started, 1, __ATOMIC_RELEASE);
     for (size_t round = 0; round < rounds; round++) {
         pthread_barrier_wait(&barrier);
         if (round % 2 == me) __tsan_write8(block + me * stride);
     }
+    /* Who ends takes its cache along: not before the other's last write. */
+    pthread_barrier_wait(&barrier);
     return NULL;
 }
 
@@ -70,7 +76,11 @@ static void *read_all(void *argument) {
 static void run_threads(void *(*routine)(void *), size_t count) {
     pthread_t threads[THREADS];
     pthread_barrier_init(&barrier, NULL, (unsigned)count);
-    for (size_t i = 0; i < count; i++) pthread_create(&threads[i], NULL, routine, (void *)i);
+    for (size_t i = 0; i < count; i++) {
+        pthread_create(&threads[i], NULL, routine, (void *)i);
+        /* Threads are numbered as they start. */
+        while (routine == alternate && __atomic_load_n(&started, __ATOMIC_ACQUIRE) <= i) sched_yield();
+    }
     for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
 }
 
