@@ -73,12 +73,18 @@ impl Facts {
             order_khz: 1_000_000,
             clock_khz: 1_000_000,
             clock_origin_cycles: origin,
-            simulated: false,
+            simulated: self.emulated_pmu().is_some(),
             machine: serde_json::to_value(&self.machine).unwrap_or_default(),
             config: config.as_object().cloned().unwrap_or_default(),
             host: self.host(),
             ..SessionStart::default()
         }
+    }
+
+    /// The emulated PMU that the samples come from. By its name: no kernel has a PMU called so, and what emulates one must call it so.
+    pub fn emulated_pmu(&self) -> Option<&str> {
+        let names = self.attrs.iter().filter_map(|attr| self.features.pmu_name(attr.kind));
+        names.into_iter().find(|name| name.starts_with("emulated_"))
     }
 
     /// The program that was recorded: what stands after `--` in perf's own command line, else all of that.

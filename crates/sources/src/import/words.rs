@@ -28,9 +28,15 @@ pub(super) fn notes<R: Read>(
     walker: &Walker<R>,
     first_bad: Option<&str>,
 ) -> Vec<String> {
-    let mut notes = vec![
+    let mut notes = Vec::new();
+    if let Some(pmu) = facts.emulated_pmu() {
+        notes.push(format!(
+            "emulated: the samples are those of an emulated PMU (`{pmu}`) of a guest in QEMU, not of hardware; latencies are modelled, times are the guest's"
+        ));
+    }
+    notes.push(
         "imported from perf: it records neither allocations nor unmappings, so heap blocks appear as `allocator` or as anonymous memory".to_owned(),
-    ];
+    );
     kinds(counts, &mut notes);
     lacking(facts, counts, &mut notes);
     losses(counts, &mut notes);
@@ -121,7 +127,7 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     }
     if counts.with_latency > 0 && counts.with_latency < counts.accesses {
         notes.push(format!("latencies were measured for {} of {} accesses", counts.with_latency, counts.accesses));
-    } else if counts.with_latency > 0 {
+    } else if counts.with_latency > 0 && facts.emulated_pmu().is_none() {
         notes.push("latencies were measured by the hardware, in core cycles".to_owned());
     }
 }
