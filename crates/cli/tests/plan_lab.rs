@@ -65,8 +65,19 @@ fn every_planned_object_is_where_the_plan_says() {
         assert!(outcome.stdout.contains("consumer runs on 2\n"), "{}", outcome.stdout);
         assert_eq!(outcome.stdout.lines().last().map(str::to_owned), sum, "the program's result");
         assert!(!outcome.stderr.contains("refused"), "{}", outcome.stderr);
+        copies_for_a_pinned_process(&lab);
         eprintln!("{}:\n{}{}", outcome.how, outcome.stdout, outcome.stderr);
     }
+}
+
+/// A program that is pinned to a node is shown copies of its code.
+fn copies_for_a_pinned_process(lab: &Lab) {
+    let look = ["cat", "/proc/self/maps"];
+    let mut command = Command::new(BINARY);
+    let outcome = lab.run(command.args(["run", "--replicate-mappings", "--cpunodebind=2", "--"]).args(look));
+    let outcome = outcome.expect("the lab").expect_success();
+    let is_told = outcome.stderr.lines().any(|line| line.contains("mappings: replaced") && line.contains("libc.so"));
+    assert!(is_told && outcome.stdout.contains("/numapilot-copies-"), "{}\n{}", outcome.stdout, outcome.stderr);
 }
 
 /// The examples of numactl's manual page that set a policy for a program, and some more.

@@ -51,8 +51,10 @@ pub struct Applied {
 pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     let target = resolve_target(&options.command)?;
     let library = library::unpacked()?;
-    let compiled = |(fitted, machine)| Ok((fitted, compile(fitted, machine, &target, &options.command)?));
-    let plan: Option<(&Fitted, PlanImage)> = options.plan.map(compiled).transpose()?;
+    let plan = match options.plan {
+        Some((fitted, machine)) => Some((fitted, compile(fitted, machine, &target, &options.command)?)),
+        None => None,
+    };
     let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
     if let Some((reason, remedy)) = preload_refusal(&target) {
         let what = if plan.is_some() { "the plan" } else { "this" };
