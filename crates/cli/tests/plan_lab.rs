@@ -38,7 +38,7 @@ fn every_planned_object_is_where_the_plan_says() {
         let lab = Lab::new(Topology::symmetric(4)).kernel(kernel);
         let mut command = Command::new(BINARY);
         command.args(["run", "--plan"]).arg(&plan).arg("--").arg(&program);
-        let outcome = lab.run(&mut command).expect("the lab").expect_success();
+        let outcome = lab.run(&command).expect("the lab").expect_success();
         let seen = objects(&outcome.stdout);
         let is = |name: &str, policy: &str, pages: [u32; 4]| {
             let found = seen.get(name).unwrap_or_else(|| panic!("no {name} in\n{}", outcome.stdout));
