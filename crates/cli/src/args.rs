@@ -548,6 +548,20 @@ pub struct ManArgs {
     pub folder: PathBuf,
 }
 
+/// A length of time with its unit; a number alone is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("`{other}` is no unit of time; use ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and end one day".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -574,18 +588,4 @@ mod tests {
         assert!(!record.force);
         assert_eq!(record.command, ["./app", "--force", "-m"]);
     }
-}
-
-/// A length of time with its unit; a number alone is seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        other => return Err(format!("`{other}` is no unit of time; use ms, s, m or h")),
-    };
-    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and end one day".to_owned())
 }

@@ -87,8 +87,8 @@ fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Resul
         // As numactl: interleaving over no node is no policy.
         Some(set.parse("--interleave", text)?).filter(|nodes| !nodes.is_empty()).map(MemoryPolicy::Interleave)
     } else if let Some(text) = &arguments.weighted_interleave {
-        Some(some(set.parse("--weighted-interleave", text)?, "--weighted-interleave")?)
-            .map(MemoryPolicy::WeightedInterleave)
+        let nodes = some(set.parse("--weighted-interleave", text)?, "--weighted-interleave")?;
+        Some(MemoryPolicy::WeightedInterleave(nodes))
     } else if let Some(text) = &arguments.membind {
         let nodes = some(set.parse("--membind", text)?, "--membind")?;
         Some(MemoryPolicy::Bind { nodes, balancing: arguments.balancing })
@@ -98,7 +98,7 @@ fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Resul
             _ => bail!("--preferred {text}: it takes one node; --preferred-many takes several"),
         }
     } else if let Some(text) = &arguments.preferred_many {
-        Some(some(set.parse("--preferred-many", text)?, "--preferred-many")?).map(MemoryPolicy::PreferredMany)
+        Some(MemoryPolicy::PreferredMany(some(set.parse("--preferred-many", text)?, "--preferred-many")?))
     } else {
         arguments.localalloc.then_some(MemoryPolicy::Local)
     })
