@@ -1,7 +1,8 @@
 /* main.c: the system-mode plugin's beginning: its arguments, and what each translated block calls.
  *
  * Arguments: output=FILE, range=FIRST-END:NODE (guest-physical addresses, hexadecimal; as many as needed), cache=SETSxWAYS,
- * samples=FILE, period=ACCESSES, seed=NUMBER, cpus=FIRST-LAST:NODE and latency=FROM-TO:CYCLES (for samples; see sampler.c), one-thread=on (all vCPUs run in one host thread, as with -icount). */
+ * samples=FILE, period=ACCESSES, seed=NUMBER, cpus=FIRST-LAST:NODE and latency=FROM-TO:CYCLES (for samples; see sampler.c),
+ * one-thread=on (all vCPUs run in one host thread, as with -icount). */
 #include "system.h"
 
 #include <inttypes.h>

@@ -147,7 +147,10 @@ impl Truth {
             json!({ "cpu": number, "instructions": cpu.instructions, "accesses": cpu.accesses, "elsewhere": cpu.elsewhere,
                     "loads_by_node": loads, "stores_by_node": stores })
         };
-        let region = |region: &Region| json!({ "begin_ns": region.begin_ns, "end_ns": region.end_ns, "cpus": region.cpus.iter().enumerate().map(cpu).collect::<Vec<_>>() });
+        let region = |region: &Region| {
+            let cpus: Vec<_> = region.cpus.iter().enumerate().map(cpu).collect();
+            json!({ "begin_ns": region.begin_ns, "end_ns": region.end_ns, "cpus": cpus })
+        };
         let page = |page: &PageCount| {
             json!({ "pid": page.pid, "address": format!("{:#x}", page.address), "node": page.node, "cpu": page.cpu,
                     "loads": page.loads, "stores": page.stores })

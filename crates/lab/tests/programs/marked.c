@@ -1,8 +1,9 @@
 /* marked.c: a program whose accesses are known to the last one, by marks around its loops.
  *
- * Each of four nodes gets a block of PAGES pages, bound to it: where time passes by the clock, the kernel's NUMA balancing would move what is not bound. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word
- * of its own block once, each in a region of its own; all that as many times as the argument says (1). Prints each block's address and, as move_pages says without moving anything, the node of each of
- * its pages (-1 for all that are not alike). */
+ * Each of four nodes gets a block of PAGES pages, bound to it: where time passes by the clock, the kernel's NUMA balancing may move what is not
+ * bound. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word of its own block once, each
+ * in a region of its own; all that as many times as the argument says (1). Prints each block's address and, as move_pages says without moving
+ * anything, the node of each of its pages (-1 for all that are not alike). */
 #define _GNU_SOURCE
 #include "mark.h"
 
