@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::context::Analysis;
 
 const PAGE_SHIFT: u64 = 12;
-/// Lines of first touches that a site is shown with.
-const LINES_MAX: usize = 4;
+/// Lines of first touches that are kept of a site.
+const LINES_MAX: usize = 64;
 
 /// Pages by who was seen on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

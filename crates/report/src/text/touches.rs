@@ -10,6 +10,9 @@ use super::table::Align;
 use super::table::Table;
 use crate::units;
 
+/// Lines shown of a site.
+const LINES: usize = 4;
+
 /// KiB of a page.
 const PAGE_KIB: u64 = 4;
 
@@ -87,7 +90,7 @@ pub fn touched_objects(rows: &[TouchSite], trace: &Trace, nodes: &[NodeId], top:
         cells.push(if later.is_empty() { "-".to_owned() } else { later.join(" ") });
         cells.push(units::count((row.uses.one_node + row.uses.several_nodes) as f64));
         cells.push(object);
-        let lines: Vec<String> = row.lines.iter().map(|line| touch_line(line, trace)).collect();
+        let lines: Vec<String> = row.lines.iter().take(LINES).map(|line| touch_line(line, trace)).collect();
         cells.push(lines.join("; "));
         table.row(cells);
     }
