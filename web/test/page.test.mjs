@@ -140,6 +140,8 @@ test("time, nodes, threads, functions and directions filter; each has a chip and
         await drawn(page);
         assert.equal(await page.locator(".chip").count(), 0);
     };
+    // The findings above it may have pushed it below the window.
+    await page.locator(".stage").scrollIntoViewIfNeeded();
     const stage = await page.locator(".stage").boundingBox();
     await choose(
         "time by dragging",
