@@ -21,6 +21,11 @@ static int limits[TEST_NODES] = {-1, -1, -1, -1};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int cpu_here;
 
+/* A thread may hold the lock when another one forks: the child needs it free. Registered before the library's own, so that it is taken last. */
+static void take(void) { pthread_mutex_lock(&lock); }
+static void release(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void hold_over_forks(void) { pthread_atfork(take, release, release); }
+
 void test_run_on(int cpu) { cpu_here = cpu; }
 
 void test_limit_node(int node, int count) {
