@@ -1,0 +1,208 @@
+//! One client's connection, of either family, that can never hold up the server: every read and write ends by the connection's deadline or when the
+//! server stops, and a client that goes away is an error and no signal.
+
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+/// How long a wait may go on without looking whether the server stops.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Who is at the other end of a unix socket, as the kernel knows it (SO_PEERCRED): the process that connected, at that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Process.
+    pub pid: u32,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    fd: OwnedFd,
+    peer: Option<Peer>,
+    deadline: Instant,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Connection {
+    /// Takes over a connected stream socket. Everything on it has to be done within `time`, unless [`Connection::allow`] gives more.
+    pub(crate) fn new(fd: OwnedFd, time: Duration, stopping: Arc<AtomicBool>) -> Connection {
+        let peer = peer_of(&fd);
+        Connection { fd, peer, deadline: Instant::now() + time, stopping }
+    }
+
+    /// Who is there; `None` over TCP.
+    #[must_use]
+    pub fn peer(&self) -> Option<Peer> {
+        self.peer
+    }
+
+    /// Allows this much time from now.
+    pub fn allow(&mut self, time: Duration) {
+        self.deadline = Instant::now() + time;
+    }
+
+    /// Waits until the socket is ready for `events`.
+    fn wait(&self, events: libc::c_short) -> io::Result<()> {
+        loop {
+            if self.stopping.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server stops"));
+            }
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the client took too long"));
+            }
+            let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events, revents: 0 };
+            let slice = i32::try_from(left.min(SLICE).as_millis()).unwrap_or(100).max(1);
+            // SAFETY: one valid pollfd.
+            match unsafe { libc::poll(&mut poll, 1, slice) } {
+                0 => {}
+                -1 => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Repeats a call that may find the socket not ready after all.
+    fn transfer(&self, events: libc::c_short, call: impl Fn() -> libc::ssize_t) -> io::Result<usize> {
+        loop {
+            self.wait(events)?;
+            if let Ok(bytes) = usize::try_from(call()) {
+                return Ok(bytes);
+            }
+            let error = io::Error::last_os_error();
+            if !matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (fd, to, bytes) = (self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: the buffer is writable for as many bytes as are asked for, and outlives the call.
+        self.transfer(libc::POLLIN, || unsafe { libc::recv(fd, to, bytes, libc::MSG_DONTWAIT) })
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let (fd, from, bytes) = (self.fd.as_raw_fd(), buffer.as_ptr().cast(), buffer.len());
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the buffer is readable for as many bytes as are sent, and outlives the call.
+        self.transfer(libc::POLLOUT, || unsafe { libc::send(fd, from, bytes, flags) })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn peer_of(fd: &OwnedFd) -> Option<Peer> {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: the structure has the length that is told, and the kernel fills no more.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    // TCP sockets answer with nobody's numbers.
+    (result == 0 && credentials.uid != u32::MAX).then(|| Peer {
+        uid: credentials.uid,
+        gid: credentials.gid,
+        pid: u32::try_from(credentials.pid).unwrap_or(0),
+    })
+}
+
+/// Reads up to and without a line feed. `Ok(None)`: the client has closed, with or without a part of a line before. What came after the
+/// line stays in `rest` for the next call.
+///
+/// # Errors
+/// A line of more than `limit` bytes (`InvalidData`), the deadline, or the connection's end in disorder.
+pub fn read_line(from: &mut impl Read, rest: &mut Vec<u8>, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut looked = 0;
+    loop {
+        if let Some(at) = rest[looked..].iter().position(|&byte| byte == b'\n') {
+            let tail = rest.split_off(looked + at + 1);
+            let mut line = std::mem::replace(rest, tail);
+            line.pop();
+            return if line.len() > limit { Err(too_long(limit)) } else { Ok(Some(line)) };
+        }
+        if rest.len() > limit {
+            return Err(too_long(limit));
+        }
+        looked = rest.len();
+        let mut piece = [0; 4096];
+        match from.read(&mut piece)? {
+            0 => return Ok(None),
+            bytes => rest.extend_from_slice(&piece[..bytes]),
+        }
+    }
+}
+
+fn too_long(limit: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("a line of more than {limit} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines from streams that come in pieces.
+
+    use super::*;
+
+    /// Gives a few bytes at a time.
+    struct Dribble<'a>(&'a [u8], usize);
+
+    impl Read for Dribble<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn lines_come_whole_whatever_the_pieces() {
+        for piece in [1, 2, 3, 100] {
+            let mut from = Dribble(b"one\n\nthree\nfo", piece);
+            let mut rest = Vec::new();
+            let mut next = || read_line(&mut from, &mut rest, 5).unwrap();
+            assert_eq!(next(), Some(b"one".to_vec()));
+            assert_eq!(next(), Some(Vec::new()));
+            assert_eq!(next(), Some(b"three".to_vec()));
+            assert_eq!(next(), None);
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_refused_before_it_is_all_there() {
+        let long = vec![b'x'; 1 << 20];
+        let mut from = Dribble(&long, 4096);
+        let error = read_line(&mut from, &mut Vec::new(), 1000).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(long.len() - from.0.len() <= 8192, "{} bytes were read", long.len() - from.0.len());
+    }
+}

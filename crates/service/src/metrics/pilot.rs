@@ -1,0 +1,244 @@
+//! What the pilot shows: its [`Status`] as families. Sums over processes by default; with leave, figures per process by number and user, and never a name
+//! or a command line.
+
+use numapilot_pilot::event::EvidenceSource;
+use numapilot_pilot::status::Counters;
+use numapilot_pilot::status::NodeStatus;
+use numapilot_pilot::status::State;
+use numapilot_pilot::status::Status;
+
+use super::MetricFamily;
+
+/// All families of one status. `per_process`: those of single processes too.
+#[must_use]
+pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
+    let mut out = vec![
+        MetricFamily::gauge("numapilot_info", "Always 1; the labels say what runs")
+            .with(&[("version", &env!("CARGO_PKG_VERSION")), ("policy", &status.policy), ("run", &status.run)], 1.0),
+        State::ALL.iter().fold(
+            MetricFamily::gauge("numapilot_state", "1 for the state that the loop is in, else 0"),
+            |family, state| family.with(&[("state", &state.name())], f64::from(u8::from(status.state == *state))),
+        ),
+        MetricFamily::gauge("numapilot_dry_run", "1 if nothing is moved and orders are only told")
+            .value(f64::from(u8::from(status.dry_run))),
+        MetricFamily::gauge(
+            "numapilot_last_update_timestamp_seconds",
+            "When these figures were taken, in seconds since 1970",
+        )
+        .value(status.unix_ns as f64 / 1e9),
+        MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
+            .value(status.interval_ns as f64 / 1e9),
+        MetricFamily::gauge("numapilot_targets", "Processes that are looked after").value(status.targets.len() as f64),
+        MetricFamily::gauge("numapilot_known_pages", "Pages of which something is remembered")
+            .value(status.targets.iter().map(|t| t.pages_known as f64).sum()),
+        used(&status.evidence),
+    ];
+    out.extend(counters(&status.counters));
+    out.extend(rates(status));
+    out.extend(nodes(&status.nodes));
+    out.extend(own(status));
+    let mut lost = MetricFamily::counter("numapilot_lost_total", "What was lost, by kind: nothing is lost silently");
+    for loss in &status.losses {
+        lost.push(&[("what", &loss.what)], loss.count as f64);
+    }
+    out.push(lost);
+    if per_process {
+        out.extend(targets(status));
+    }
+    out
+}
+
+fn used(evidence: &[EvidenceSource]) -> MetricFamily {
+    let family = MetricFamily::gauge(
+        "numapilot_evidence_used",
+        "1 for sources of evidence that are used, 0 for those that do not work here",
+    );
+    evidence
+        .iter()
+        .fold(family, |family, source| family.with(&[("source", &source.name)], f64::from(u8::from(source.used))))
+}
+
+fn counters(counters: &Counters) -> Vec<MetricFamily> {
+    let one = |name, help, value: u64| MetricFamily::counter(name, help).value(value as f64);
+    let mut pages =
+        MetricFamily::counter("numapilot_pages_total", "Pages ordered to be moved, by what the kernel said of them");
+    for (outcome, count) in counters.pages.by_name() {
+        pages.push(&[("outcome", &outcome)], count as f64);
+    }
+    vec![
+        one("numapilot_observations_total", "Intervals looked at", counters.observations),
+        one("numapilot_decisions_total", "Decisions that ordered something", counters.decisions),
+        one("numapilot_samples_total", "Sampled memory accesses", counters.samples),
+        one("numapilot_samples_lost_total", "Samples lost by the kernel", counters.samples_lost),
+        one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
+        pages,
+        one("numapilot_pages_undone_total", "Pages moved back", counters.pages_undone),
+        one("numapilot_moved_bytes_total", "Bytes copied from node to node", counters.moved_bytes),
+        MetricFamily::counter("numapilot_moving_seconds_total", "Time spent in moving pages")
+            .value(counters.moving_ns as f64 / 1e9),
+        one("numapilot_threads_moved_total", "Threads moved", counters.threads_moved),
+        MetricFamily::counter("numapilot_verdicts_total", "Comparisons with and without changes, by what followed")
+            .with(&[("verdict", &"kept")], counters.kept as f64)
+            .with(&[("verdict", &"undone")], counters.undone as f64),
+        one("numapilot_ping_pongs_total", "Ranges left alone for going to and fro", counters.ping_pongs),
+        one("numapilot_back_offs_total", "Times that the loop slowed down", counters.back_offs),
+    ]
+}
+
+fn rates(status: &Status) -> Vec<MetricFamily> {
+    let local =
+        MetricFamily::gauge("numapilot_local_ratio", "Share of the evidence of the last interval that was local");
+    let imbalance = MetricFamily::gauge(
+        "numapilot_imbalance_ratio",
+        "Sample standard deviation over mean of the evidence by home node, last interval",
+    );
+    let maybe = |family: MetricFamily, value: Option<f64>| match value {
+        Some(value) => family.value(value),
+        None => family,
+    };
+    vec![
+        maybe(local, status.rates.local_share),
+        maybe(imbalance, status.rates.imbalance_percent.map(|percent| percent / 100.0)),
+    ]
+}
+
+fn nodes(nodes: &[NodeStatus]) -> Vec<MetricFamily> {
+    type Figure = fn(&NodeStatus) -> Option<f64>;
+    let table: [(&'static str, &'static str, Figure); 6] = [
+        ("numapilot_node_memory_bytes", "Memory of a node", |n| Some(n.memory_bytes as f64)),
+        ("numapilot_node_free_bytes", "Free memory of a node", |n| Some(n.free_bytes as f64)),
+        ("numapilot_node_available_bytes", "Memory of a node that can be given out without swapping, estimated", |n| {
+            Some(n.available_bytes as f64)
+        }),
+        ("numapilot_node_served_bytes_per_second", "Traffic that a node's memory serves, estimated", |n| {
+            n.served_bytes_per_s
+        }),
+        (
+            "numapilot_node_utilisation_ratio",
+            "Share of its peak that a node's memory controller carries, estimated",
+            |n| n.utilisation,
+        ),
+        ("numapilot_node_local_ratio", "Share of the evidence from a node's CPUs that was local, last interval", |n| {
+            n.local_share
+        }),
+    ];
+    let mut out = Vec::new();
+    for (name, help, figure) in table {
+        let mut family = MetricFamily::gauge(name, help);
+        for node in nodes {
+            if let Some(value) = figure(node) {
+                family.push(&[("node", &node.node)], value);
+            }
+        }
+        out.push(family);
+    }
+    let mut probes =
+        MetricFamily::gauge("numapilot_probe_latency_seconds", "Time of a probing memory access, from node to node");
+    for from in nodes {
+        for (to, latency) in nodes.iter().zip(&from.probe_ns) {
+            if let Some(latency_ns) = latency {
+                probes.push(&[("from", &from.node), ("to", &to.node)], latency_ns / 1e9);
+            }
+        }
+    }
+    out.push(probes);
+    out
+}
+
+/// By the names that Prometheus's own clients use for a process.
+fn own(status: &Status) -> Vec<MetricFamily> {
+    vec![
+        MetricFamily::counter("process_cpu_seconds_total", "Processor time of numapilot itself")
+            .value(status.own.cpu_ns as f64 / 1e9),
+        MetricFamily::gauge("process_resident_memory_bytes", "Resident memory of numapilot itself")
+            .value(status.own.resident_bytes as f64),
+        MetricFamily::gauge("process_open_fds", "Open file descriptors of numapilot itself")
+            .value(status.own.open_files as f64),
+        MetricFamily::gauge("process_start_time_seconds", "When numapilot started, in seconds since 1970")
+            .value(status.started_unix_ns as f64 / 1e9),
+    ]
+}
+
+fn targets(status: &Status) -> Vec<MetricFamily> {
+    let mut moved = MetricFamily::counter("numapilot_target_moved_bytes_total", "Bytes moved for one process");
+    let mut local = MetricFamily::gauge(
+        "numapilot_target_local_ratio",
+        "Share of one process's evidence that was local, last interval",
+    );
+    let mut pages =
+        MetricFamily::gauge("numapilot_target_known_pages", "Pages of one process of which something is remembered");
+    for target in &status.targets {
+        let labels: [(&'static str, &dyn ToString); 2] = [("pid", &target.target.pid), ("uid", &target.target.uid)];
+        moved.push(&labels, target.moved_bytes as f64);
+        pages.push(&labels, target.pages_known as f64);
+        if let Some(share) = target.local_share {
+            local.push(&labels, share);
+        }
+    }
+    vec![moved, local, pages]
+}
+
+#[cfg(test)]
+mod tests {
+    //! Every family of a full status.
+
+    use numapilot_pilot::event::Loss;
+    use numapilot_pilot::event::Target;
+    use numapilot_pilot::status::Rates;
+    use numapilot_pilot::status::TargetStatus;
+
+    use super::*;
+    use crate::metrics::encode;
+    use crate::metrics::problems;
+
+    fn status() -> Status {
+        let node = |node| NodeStatus {
+            node,
+            memory_bytes: 1 << 30,
+            probe_ns: vec![Some(90.0), None],
+            local_share: Some(0.5),
+            utilisation: Some(0.1),
+            served_bytes_per_s: Some(1e9),
+            ..NodeStatus::default()
+        };
+        let target = Target { pid: 4711, start_ticks: 1, uid: 1000, name: "secret-name".to_owned() };
+        Status {
+            state: State::Paused,
+            policy: "pilot:max-harm=1".to_owned(),
+            nodes: vec![node(0), node(2)],
+            targets: vec![TargetStatus { target, local_share: Some(0.25), ..TargetStatus::default() }],
+            rates: Rates { local_share: Some(0.5), imbalance_percent: Some(200.0), ..Rates::default() },
+            losses: vec![Loss { what: "samples".to_owned(), count: 3 }],
+            evidence: vec![EvidenceSource { name: "fault".to_owned(), used: true, detail: String::new() }],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn names_keep_the_rules_and_every_family_has_values() {
+        let families = families(&status(), true);
+        assert_eq!(problems(&families), Vec::<String>::new());
+        for family in &families {
+            assert!(!family.samples.is_empty(), "{}", family.name);
+        }
+        let text = encode(&families);
+        for line in [
+            "numapilot_state{state=\"paused\"} 1",
+            "numapilot_state{state=\"running\"} 0",
+            "numapilot_imbalance_ratio 2",
+            "numapilot_probe_latency_seconds{from=\"2\",to=\"0\"} 0.00000009",
+            "numapilot_lost_total{what=\"samples\"} 3",
+            "numapilot_pages_total{outcome=\"no-room\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_reads_of_others_programs() {
+        let shared = encode(&families(&status(), false));
+        assert!(!shared.contains("4711") && !shared.contains("secret-name"), "{shared}");
+        let with_leave = encode(&families(&status(), true));
+        assert!(with_leave.contains("pid=\"4711\"") && !with_leave.contains("secret-name"), "{with_leave}");
+    }
+}

@@ -1,0 +1,411 @@
+//! Listening: a thread that accepts, and one for each client, of whom there are few and for a short time only. Whatever clients do, memory, threads and
+//! descriptors stay bounded; whoever comes while there are too many is closed at once and counted.
+//!
+//! A unix socket appears under its name only when it listens and has its permissions, and goes with the server. One that nobody listens on any more is
+//! replaced; one with a listener, or a file of another kind, is not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::connection::Connection;
+use crate::error::ServiceError;
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at one time. A quarter of them is kept for root and the server's own user.
+    pub connections: usize,
+    /// Of these, for one user of a unix socket (root and the server's own user excepted).
+    pub connections_per_user: usize,
+    /// Time for a connection, unless its handler allows more.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 32, connections_per_user: 8, time: Duration::from_secs(5) }
+    }
+}
+
+/// How many came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// Served, or being served.
+    pub accepted: u64,
+    /// Closed at once: there were too many.
+    pub refused: u64,
+}
+
+/// Users (`None`: over TCP) and how many connections each has.
+type Present = BTreeMap<Option<u32>, usize>;
+
+#[derive(Debug)]
+struct Shared {
+    stopping: Arc<AtomicBool>,
+    present: Mutex<Present>,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    limits: Limits,
+    own_uid: u32,
+}
+
+/// A running server; dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    address: Address,
+    shared: Arc<Shared>,
+    wake: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+    /// The socket's file, with its device and inode: what is removed at the end is ours.
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+impl Server {
+    /// Listens, and calls `serve` for each connection, each in a thread of its own. `mode` is the permissions of a unix socket.
+    ///
+    /// # Errors
+    /// The address is taken, or may not be used.
+    pub fn start(
+        address: &Address,
+        mode: u32,
+        limits: Limits,
+        serve: impl Fn(&mut Connection) + Send + Sync + 'static,
+    ) -> Result<Server, ServiceError> {
+        let (listener, address, file) = listen(address, mode)?;
+        let fail = |what: String| ServiceError::Listen { address: address.to_string(), what };
+        // SAFETY: takes two integers and returns a new descriptor or -1.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(fail(io::Error::last_os_error().to_string()));
+        }
+        // SAFETY: `wake` is open and owned by nobody else.
+        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        let waker = wake.try_clone().map_err(|error| fail(error.to_string()))?;
+        let shared = Arc::new(Shared {
+            stopping: Arc::default(),
+            present: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            limits,
+            // SAFETY: has no preconditions.
+            own_uid: unsafe { libc::geteuid() },
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("numapilot-listen".to_owned())
+            .spawn(move || accept_all(&listener, &waker, &theirs, &Arc::new(serve)))
+            .map_err(|error| fail(error.to_string()))?;
+        Ok(Server { address, shared, wake, thread: Some(thread), file })
+    }
+
+    /// Where it listens, with the port that was found for port 0.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// How many came.
+    #[must_use]
+    pub fn visits(&self) -> Visits {
+        let shared = &self.shared;
+        Visits { accepted: shared.accepted.load(Ordering::Relaxed), refused: shared.refused.load(Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: eight bytes, as an eventfd takes them.
+        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        if let Some((path, device, inode)) = self.file.take()
+            && fs::symlink_metadata(&path).is_ok_and(|now| (now.dev(), now.ino()) == (device, inode))
+        {
+            let _ = fs::remove_file(path);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Listening = (OwnedFd, Address, Option<(PathBuf, u64, u64)>);
+
+fn listen(address: &Address, mode: u32) -> Result<Listening, ServiceError> {
+    let fail = |what: String| ServiceError::Listen { address: address.to_string(), what };
+    match address {
+        Address::Tcp(at) => {
+            let listener = TcpListener::bind(at)
+                .map_err(|error| fail(format!("{error}; choose another port, or end who has it")))?;
+            listener.set_nonblocking(true).map_err(|error| fail(error.to_string()))?;
+            let bound = listener.local_addr().map_err(|error| fail(error.to_string()))?;
+            Ok((listener.into(), Address::Tcp(bound), None))
+        }
+        Address::Unix(path) => {
+            make_way(path).map_err(fail)?;
+            let mut temporary = path.clone().into_os_string();
+            temporary.push(format!(".{}", std::process::id()));
+            // A shorter name fits where the longer one would not.
+            let temporary = if temporary.len() < 108 { PathBuf::from(temporary) } else { path.clone() };
+            let made = appear(&temporary, path, mode).map_err(|error| {
+                let _ = fs::remove_file(&temporary);
+                fail(format!("{error}; the folder must exist and be writable for this user"))
+            })?;
+            let file = (path.clone(), made.1, made.2);
+            Ok((made.0.into(), address.clone(), Some(file)))
+        }
+    }
+}
+
+/// Binds under one name, and renames when others may come.
+fn appear(temporary: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, u64, u64)> {
+    let listener = UnixListener::bind(temporary)?;
+    listener.set_nonblocking(true)?;
+    fs::set_permissions(temporary, fs::Permissions::from_mode(mode))?;
+    let made = fs::symlink_metadata(temporary)?;
+    fs::rename(temporary, path)?;
+    Ok((listener, made.dev(), made.ino()))
+}
+
+/// Whether a socket may be put at this path; replaces what a dead server left.
+fn make_way(path: &Path) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err("a file that is no socket is there; remove it, or name another path".to_owned())
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err("another process listens there; end it, or name another path".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(format!("a socket is there already ({error}); remove it, or name another path")),
+        },
+    }
+}
+
+fn accept_all<F: Fn(&mut Connection) + Send + Sync + 'static>(
+    listener: &OwnedFd,
+    wake: &OwnedFd,
+    shared: &Arc<Shared>,
+    serve: &Arc<F>,
+) {
+    while !shared.stopping.load(Ordering::Relaxed) {
+        let poll = |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut polls = [poll(listener), poll(wake)];
+        // SAFETY: two valid pollfds.
+        unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
+        // SAFETY: accepts from an open listening socket; the peer's address is not asked for.
+        let fd = unsafe {
+            libc::accept4(
+                listener.as_raw_fd(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            )
+        };
+        if fd < 0 {
+            if !matches!(
+                io::Error::last_os_error().raw_os_error(),
+                Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED)
+            ) {
+                // Out of descriptors or memory: others may give some back.
+                thread::sleep(Duration::from_millis(100));
+            }
+            continue;
+        }
+        // SAFETY: `fd` is open and owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        admit(Connection::new(fd, shared.limits.time, Arc::clone(&shared.stopping)), shared, serve);
+    }
+}
+
+/// Serves a client in a thread of its own, or lets it go.
+fn admit<F: Fn(&mut Connection) + Send + Sync + 'static>(
+    mut connection: Connection,
+    shared: &Arc<Shared>,
+    serve: &Arc<F>,
+) {
+    let user = connection.peer().map(|peer| peer.uid);
+    if !shared.enter(user) {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let (serve, theirs) = (Arc::clone(serve), Arc::clone(shared));
+    let started = thread::Builder::new().name("numapilot-client".to_owned()).spawn(move || {
+        let _leave = Leave(&theirs, user);
+        serve(&mut connection);
+    });
+    match started {
+        Ok(_) => shared.accepted.fetch_add(1, Ordering::Relaxed),
+        Err(_) => {
+            shared.leave(user);
+            shared.refused.fetch_add(1, Ordering::Relaxed)
+        }
+    };
+}
+
+/// Signs out even if the handler panics.
+struct Leave<'a>(&'a Shared, Option<u32>);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
+
+impl Shared {
+    fn enter(&self, user: Option<u32>) -> bool {
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = present.values().sum();
+        let own = present.get(&user).copied().unwrap_or(0);
+        let limits = &self.limits;
+        let admitted = match user {
+            Some(uid) if uid == 0 || uid == self.own_uid => all < limits.connections,
+            Some(_) => all < limits.connections - limits.connections / 4 && own < limits.connections_per_user,
+            None => all < limits.connections,
+        };
+        if admitted {
+            *present.entry(user).or_default() += 1;
+        }
+        admitted
+    }
+
+    fn leave(&self, user: Option<u32>) {
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = present.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                present.remove(&user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Sockets that appear and go, and clients of whom there are too many.
+
+    use std::io::Read;
+    use std::io::Write;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn echo(connection: &mut Connection) {
+        let mut byte = [0];
+        while let Ok(1) = connection.read(&mut byte) {
+            if connection.write_all(&byte).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn limits(connections: usize, ms: u64) -> Limits {
+        Limits { connections, connections_per_user: connections, time: Duration::from_millis(ms) }
+    }
+
+    #[test]
+    fn a_socket_has_its_permissions_and_goes_with_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let address = Address::Unix(path.clone());
+        let server = Server::start(&address, 0o640, Limits::default(), echo).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"x").unwrap();
+        let mut answer = [0];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"x");
+        let error = Server::start(&address, 0o640, Limits::default(), echo).unwrap_err().to_string();
+        assert!(error.contains("another process listens"), "{error}");
+        drop(server);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_dead_server_left_is_replaced_and_a_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), echo).unwrap());
+        fs::write(&path, "precious").unwrap();
+        let error =
+            Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), echo).unwrap_err().to_string();
+        assert!(error.contains("no socket"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_said() {
+        let first = Server::start(&"127.0.0.1:0".parse().unwrap(), 0, Limits::default(), echo).unwrap();
+        let error = Server::start(first.address(), 0, Limits::default(), echo).unwrap_err().to_string();
+        assert!(error.contains(&first.address().to_string()) && error.contains("another port"), "{error}");
+    }
+
+    #[test]
+    fn too_many_are_let_go_and_the_silent_do_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 300), echo).unwrap();
+        let silent: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let start = Instant::now();
+        while server.visits().accepted < 2 {
+            thread::sleep(Duration::from_millis(1));
+            assert!(start.elapsed() < Duration::from_secs(10));
+        }
+        let mut third = UnixStream::connect(&path).unwrap();
+        assert_eq!(third.read(&mut [0]).unwrap(), 0, "closed at once");
+        assert_eq!(server.visits(), Visits { accepted: 2, refused: 1 });
+        for mut stream in silent {
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed at the deadline");
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        let mut later = UnixStream::connect(&path).unwrap();
+        later.write_all(b"y").unwrap();
+        let mut answer = [0];
+        later.read_exact(&mut answer).unwrap();
+    }
+
+    #[test]
+    fn one_user_cannot_take_every_place() {
+        let shared = Shared {
+            stopping: Arc::default(),
+            present: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            limits: Limits { connections: 8, connections_per_user: 4, time: Duration::from_secs(1) },
+            own_uid: 500,
+        };
+        let enter = |user: u32, times: usize| (0..times).filter(|_| shared.enter(Some(user))).count();
+        assert_eq!(enter(1000, 10), 4);
+        assert_eq!(enter(1001, 10), 2, "a quarter stays free");
+        assert_eq!(enter(500, 10), 2, "for the server's user");
+        shared.leave(Some(1000));
+        assert_eq!(enter(1000, 10), 0);
+        assert_eq!(enter(0, 10), 1);
+    }
+}
