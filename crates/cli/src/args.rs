@@ -3,6 +3,7 @@
 mod check;
 mod compare;
 mod run;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use compare::CompareArgs;
 pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
+pub use watch::MapsArgs;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -67,6 +69,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Check a plan file
     Plan(PlanArgs),
+    /// Show a process's memory by object and node, and what lies far from its threads
+    Maps(Box<MapsArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),

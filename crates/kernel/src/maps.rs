@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::Path;
 
 use numapilot_machine::NodeId;
 
@@ -54,7 +54,15 @@ impl MapLine<'_> {
 /// # Errors
 /// The process has ended, or may not be looked into.
 pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
-    let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+    read_under(Path::new("/"), pid, name, buffer)
+}
+
+/// [`read`] under another root.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
+    let path = root.join(format!("proc/{pid}/{name}"));
     buffer.clear();
     let result = File::open(&path).and_then(|mut file| file.read_to_end(buffer));
     result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
@@ -152,6 +160,10 @@ pub struct NumaLine<'a> {
     pub page_kib: u64,
     /// It is of the hugetlb file system.
     pub is_huge: bool,
+    /// It is the heap of `brk`.
+    pub is_heap: bool,
+    /// It is the main thread's stack.
+    pub is_stack: bool,
 }
 
 /// Calls `visit` for each mapping in the text of `numa_maps`, with its pages by node, ascending. Huge pages of transparent kind are counted as the
@@ -166,6 +178,8 @@ pub fn numa_maps<'a>(text: &'a [u8], mut visit: impl FnMut(NumaLine<'a>, &[(Node
         for word in words {
             let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
                 found.is_huge |= word == b"huge";
+                found.is_heap |= word == b"heap";
+                found.is_stack |= word == b"stack";
                 continue;
             };
             let (name, value) = (&word[..equals], &word[equals + 1..]);
@@ -226,11 +240,14 @@ AnonHugePages:      2048 kB
     #[test]
     fn numa_maps_are_read() {
         let text = b"7f20 interleave:0-1 anon=5 dirty=5 N1=3 N0=2 kernelpagesize_kB=4\n\
+            7f30 default heap anon=2 dirty=2 N0=2 kernelpagesize_kB=4\n\
             7f40 default file=/usr/lib/libc.so.6 mapped=12 N0=12 kernelpagesize_kB=4\n\
             7f60 bind:1 file=/anon_hugepage\\040(deleted) huge anon=1 dirty=1 N1=1 kernelpagesize_kB=2048\nnonsense\n";
         let mut found = Vec::new();
         numa_maps(text, |line, pages| found.push((line, pages.to_vec())));
-        assert_eq!(found.len(), 3);
+        assert_eq!(found.len(), 4);
+        assert!(found[1].0.is_heap && !found[1].0.is_stack);
+        found.remove(1);
         assert_eq!(found[0].1, [(NodeId(0), 2), (NodeId(1), 3)]);
         assert_eq!((found[0].0.policy, found[0].0.anonymous_pages), (&b"interleave:0-1"[..], 5));
         assert_eq!((found[1].0.file, found[1].0.anonymous_pages), (&b"/usr/lib/libc.so.6"[..], 0));

@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::path::PathBuf;
 
 use crate::error::KernelError;
 
@@ -15,7 +14,15 @@ use crate::error::KernelError;
 /// # Errors
 /// The process has ended.
 pub fn threads_of(pid: u32) -> Result<Vec<u32>, KernelError> {
-    numbers(&PathBuf::from(format!("/proc/{pid}/task")), pid)
+    threads_under(Path::new("/"), pid)
+}
+
+/// [`threads_of`] under another root.
+///
+/// # Errors
+/// As [`threads_of`].
+pub fn threads_under(root: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
+    numbers(&root.join(format!("proc/{pid}/task")), pid)
 }
 
 /// All processes that this user can see, ascending.
@@ -23,7 +30,15 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, KernelError> {
 /// # Errors
 /// /proc is not there.
 pub fn processes() -> Result<Vec<u32>, KernelError> {
-    numbers(Path::new("/proc"), 0)
+    processes_under(Path::new("/"))
+}
+
+/// [`processes`] under another root.
+///
+/// # Errors
+/// As [`processes`].
+pub fn processes_under(root: &Path) -> Result<Vec<u32>, KernelError> {
+    numbers(&root.join("proc"), 0)
 }
 
 fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {

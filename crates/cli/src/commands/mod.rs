@@ -6,6 +6,7 @@ pub mod compile;
 mod doctor;
 mod exports;
 mod import;
+mod maps;
 mod numactl;
 mod objects;
 mod plan;
@@ -41,6 +42,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),

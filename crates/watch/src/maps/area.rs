@@ -1,0 +1,183 @@
+//! One mapping, joined from its line in `numa_maps` and its entry in `smaps`.
+
+use std::collections::BTreeMap;
+
+use numapilot_kernel::maps;
+use numapilot_kernel::maps::MapLine;
+use numapilot_kernel::maps::MapUse;
+use numapilot_kernel::maps::NumaLine;
+use numapilot_machine::NodeId;
+
+/// What memory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The heap of `brk`.
+    Heap,
+    /// Private memory without a file: the allocator's larger blocks, threads' stacks, arenas.
+    #[default]
+    Anonymous,
+    /// The main thread's stack.
+    Stack,
+    /// Pages of the hugetlb pool.
+    Hugetlb,
+    /// Memory shared by processes: System V, POSIX, memfd, or anonymous.
+    Shared,
+    /// A mapped file, with pages that the process wrote to and so has for itself.
+    File,
+    /// Of the kernel's: vdso and the like.
+    Kernel,
+}
+
+impl Kind {
+    /// As shown.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Heap => "heap",
+            Kind::Anonymous => "anonymous",
+            Kind::Stack => "stack",
+            Kind::Hugetlb => "hugetlb",
+            Kind::Shared => "shared",
+            Kind::File => "file",
+            Kind::Kernel => "kernel",
+        }
+    }
+}
+
+/// A mapping and where its pages are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Area {
+    /// First address.
+    pub start: u64,
+    /// Address after the last; `None` where smaps could not be read, or the mapping came after it was.
+    pub end: Option<u64>,
+    /// What it is.
+    pub kind: Kind,
+    /// Path or name; empty for anonymous memory.
+    pub name: String,
+    /// As in `maps`: `rw-p`; empty where smaps could not be read.
+    pub permissions: String,
+    /// Memory policy, as the kernel writes it.
+    pub policy: String,
+    /// Pages by node, ascending, as numa_maps tells: of [`Area::page_bytes`] each.
+    pub pages: Vec<(NodeId, u64)>,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Of them, KiB in transparent huge pages.
+    pub huge_kib: u64,
+    /// Swapped out, KiB.
+    pub swapped_kib: u64,
+}
+
+impl Area {
+    /// Bytes mapped; 0 where unknown.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(self.start))
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pages.iter().map(|(_, pages)| pages.saturating_mul(self.page_bytes)).sum()
+    }
+
+    /// Bytes on a node.
+    #[must_use]
+    pub fn bytes_on(&self, node: NodeId) -> u64 {
+        self.pages_on(node).saturating_mul(self.page_bytes)
+    }
+
+    /// Pages on a node.
+    #[must_use]
+    pub fn pages_on(&self, node: NodeId) -> u64 {
+        self.pages.iter().filter(|(on, _)| *on == node).map(|(_, pages)| pages).sum()
+    }
+
+    /// Bytes on any of these nodes.
+    #[must_use]
+    pub fn far_bytes(&self, nodes: &[NodeId]) -> u64 {
+        nodes.iter().map(|node| self.bytes_on(*node)).sum()
+    }
+}
+
+/// The mappings of two texts, by address. Those of `smaps` alone hold no pages: `numa_maps` leaves some of the kernel's out.
+pub fn join(numa_maps: &[u8], smaps: &[u8]) -> Vec<Area> {
+    let mut sizes: BTreeMap<u64, (MapLine<'_>, MapUse)> = BTreeMap::new();
+    sizes.extend(maps::uses(smaps).map(|(line, used)| (line.start, (line, used))));
+    let mut areas = Vec::new();
+    maps::numa_maps(numa_maps, |line, pages| areas.push(area(&line, pages, sizes.remove(&line.start))));
+    let default_page = areas.iter().map(|area: &Area| area.page_bytes).min().unwrap_or(4096);
+    for (line, used) in sizes.into_values() {
+        let alone =
+            NumaLine { start: line.start, page_kib: used.page_kib.max(default_page / 1024), ..NumaLine::default() };
+        areas.push(area(&alone, &[], Some((line, used))));
+    }
+    areas.sort_by_key(|area| area.start);
+    areas
+}
+
+fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>, MapUse)>) -> Area {
+    let (kind, name) = identify(line, sizes.as_ref().map(|(map, _)| map));
+    let (map, used) = sizes.map_or((None, MapUse::default()), |(map, used)| (Some(map), used));
+    Area {
+        start: line.start,
+        end: map.as_ref().map(|map| map.end),
+        kind,
+        name,
+        permissions: map.map_or_else(String::new, |map| String::from_utf8_lossy(&map.permissions).into_owned()),
+        policy: String::from_utf8_lossy(line.policy).into_owned(),
+        pages: pages.to_vec(),
+        page_bytes: if line.page_kib > 0 { line.page_kib * 1024 } else { 4096 },
+        huge_kib: used.huge_kib,
+        swapped_kib: used.swapped_kib,
+    }
+}
+
+/// What a mapping is, from both lines. The kernel's own words win; the path decides the rest.
+fn identify(line: &NumaLine<'_>, map: Option<&MapLine<'_>>) -> (Kind, String) {
+    let path = match map {
+        Some(map) => String::from_utf8_lossy(map.path).into_owned(),
+        None => unescape(line.file),
+    };
+    let kind = match path.as_str() {
+        _ if line.is_huge => Kind::Hugetlb,
+        _ if line.is_heap => Kind::Heap,
+        _ if line.is_stack => Kind::Stack,
+        "[heap]" => Kind::Heap,
+        "[stack]" => Kind::Stack,
+        _ if path.starts_with("[anon:") => Kind::Anonymous,
+        _ if path.starts_with('[') && !path.starts_with("[anon_shmem:") => Kind::Kernel,
+        _ if is_shared(&path) => Kind::Shared,
+        "" if map.is_some_and(MapLine::is_shared) => Kind::Shared,
+        "" => Kind::Anonymous,
+        _ => Kind::File,
+    };
+    // The words that the kind says already.
+    let name = if matches!(path.as_str(), "[heap]" | "[stack]") { String::new() } else { path };
+    (kind, name)
+}
+
+fn is_shared(path: &str) -> bool {
+    ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"].iter().any(|start| path.starts_with(start))
+}
+
+/// A path as numa_maps writes it: blanks and the like as octal escapes.
+fn unescape(text: &[u8]) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|d| (b'0'..b'8').contains(d)));
+        match digits {
+            Some(digits) => {
+                out.push(digits.iter().fold(0_u8, |sum, digit| sum.wrapping_mul(8).wrapping_add(digit - b'0')));
+                rest = &after[3..];
+            }
+            None => {
+                out.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}

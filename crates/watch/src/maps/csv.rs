@@ -1,0 +1,42 @@
+//! A process's memory as CSV: a line per object and node, so that the columns are the same on every machine (RFC 4180).
+
+use std::fmt::Write;
+
+use super::MemoryMap;
+use super::object::Object;
+
+/// The heading.
+#[must_use]
+pub fn csv_heading() -> &'static str {
+    "time_s,pid,process,kind,name,policy,start,mappings,mapped_bytes,node,pages,bytes,is_far\n"
+}
+
+/// A line per object and node; `time_s`: seconds since watching began.
+#[must_use]
+pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
+    let mut out = String::new();
+    for object in objects {
+        for (node, bytes) in &object.bytes_by_node {
+            let pages = object.pages_by_node.get(node).copied().unwrap_or(0);
+            let _ = writeln!(
+                out,
+                "{time_s:.3},{},{},{},{},{},{:#x},{},{},{node},{pages},{bytes},{}",
+                map.pid,
+                quoted(&map.name),
+                object.kind.word(),
+                quoted(&object.name),
+                quoted(&object.policy),
+                object.start,
+                object.areas,
+                object.mapped_bytes,
+                u8::from(map.is_far(*node)),
+            );
+        }
+    }
+    out
+}
+
+/// A field, in quotes where it must be.
+pub fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}

@@ -1,0 +1,141 @@
+//! `numapilot maps`: a process's memory by object and node, from `numa_maps` (pages by node, policy), `smaps` (sizes, transparent huge pages, swap), and
+//! the CPUs of its threads (what lies far from them).
+//!
+//! The two files are read one after the other, not at one moment: a mapping that comes or goes between them has no size, or no pages. Pages by node are
+//! those of `numa_maps`, to the page.
+
+mod area;
+mod csv;
+mod json;
+mod object;
+mod text;
+
+pub use area::Area;
+pub use area::Kind;
+pub use csv::csv;
+pub use csv::csv_heading;
+pub use json::json;
+pub use object::Key;
+pub use object::Object;
+pub use text::TextOptions;
+pub use text::text;
+
+use std::collections::BTreeMap;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::maps;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+
+use crate::error::WatchError;
+use crate::places::Places;
+use crate::root::Root;
+
+/// A process's memory at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryMap {
+    /// Process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Every mapping, by address.
+    pub areas: Vec<Area>,
+    /// Nodes that hold pages of it, ascending.
+    pub nodes: Vec<NodeId>,
+    /// Where its threads run: share of processor time by node.
+    pub runs_on: Vec<(NodeId, f64)>,
+    /// Its threads.
+    pub threads: usize,
+    /// Nodes whose memory is far from them.
+    pub far_nodes: Vec<NodeId>,
+    /// What the reader must know, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// Reads processes' memory; keeps buffers, and what was seen of their threads, between looks.
+#[derive(Debug, Default)]
+pub struct Reader {
+    places: BTreeMap<u32, Places>,
+    numa_maps: Vec<u8>,
+    smaps: Vec<u8>,
+}
+
+impl Reader {
+    /// A process's memory now.
+    ///
+    /// # Errors
+    /// The process has ended ([`KernelError::Gone`]), or may not be looked into, or the kernel has no numa_maps.
+    pub fn read(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<MemoryMap, WatchError> {
+        let name = self.name(root, pid)?;
+        match maps::read_under(root.path(), pid, "numa_maps", &mut self.numa_maps) {
+            Err(KernelError::Gone { .. }) if root.has(&format!("proc/{pid}/stat")) => {
+                return Err(WatchError::NoNumaMaps { pid });
+            }
+            other => other?,
+        }
+        let mut notes = Vec::new();
+        if let Err(error) = maps::read_under(root.path(), pid, "smaps", &mut self.smaps) {
+            self.smaps.clear();
+            notes.push(format!("Sizes, transparent huge pages and swap are unknown: {error}."));
+        }
+        let places = self.places.entry(pid).or_default();
+        places.look(root, machine, pid)?;
+        let areas = area::join(&self.numa_maps, &self.smaps);
+        if areas.is_empty() {
+            notes
+                .push("It has no memory of its own: a thread of the kernel's, or a process that is ending.".to_owned());
+        }
+        let mut nodes: Vec<NodeId> = areas.iter().flat_map(|area| area.pages.iter().map(|(node, _)| *node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Ok(MemoryMap {
+            pid,
+            name,
+            areas,
+            nodes,
+            runs_on: places.shares().collect(),
+            threads: places.threads(),
+            far_nodes: places.far_nodes(machine),
+            notes,
+        })
+    }
+
+    fn name(&mut self, root: &Root, pid: u32) -> Result<String, WatchError> {
+        match root.read(&format!("proc/{pid}/comm"), &mut self.smaps) {
+            Ok(name) => Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned()),
+            Err(WatchError::File { source, .. }) if crate::root::is_gone(&source) => {
+                Err(KernelError::Gone { pid }.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl MemoryMap {
+    /// Whether memory of this node is far from its threads.
+    #[must_use]
+    pub fn is_far(&self, node: NodeId) -> bool {
+        self.far_nodes.contains(&node)
+    }
+
+    /// Bytes by node, in the order of [`MemoryMap::nodes`].
+    #[must_use]
+    pub fn bytes_by_node(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| self.areas.iter().map(|area| area.bytes_on(*node)).sum()).collect()
+    }
+
+    /// Bytes far from its threads.
+    #[must_use]
+    pub fn far_bytes(&self) -> u64 {
+        self.areas.iter().map(|area| area.far_bytes(&self.far_nodes)).sum()
+    }
+
+    /// The mappings as objects: those of one file, kind and policy together, the greatest by `key` first. `apart`: every mapping for itself.
+    #[must_use]
+    pub fn objects(&self, key: Key, apart: bool) -> Vec<Object> {
+        object::objects(&self.areas, &self.far_nodes, key, apart)
+    }
+}
+
+#[cfg(test)]
+mod tests;

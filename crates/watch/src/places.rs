@@ -1,0 +1,174 @@
+//! Where the threads of a process run: each node's share of their processor time, from `/proc/PID/task/*/stat`.
+//!
+//! The kernel tells on which CPU a thread ran last, not where it spent its time. Between two looks, the time that a thread used is credited to the node
+//! on which it is found at the later one; at the first look, all the time of its life is. Threads that move between nodes within one
+//! interval are credited to one of them only.
+
+use std::collections::BTreeMap;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::task;
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+
+use crate::root::Root;
+use crate::task_stat::TaskStat;
+
+/// ACPI's distance of a node to itself, and the one taken where the firmware tells none.
+const LOCAL_DISTANCE: u32 = 10;
+const UNTOLD_DISTANCE: u32 = 20;
+/// A node with less of a process's processor time is not one where it runs: a thread that was there by chance.
+const RUNS_THERE: f64 = 0.05;
+
+/// A thread as found at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    node: Option<NodeId>,
+    cpu_ticks: u64,
+    start_ticks: u64,
+}
+
+/// Where a process's threads run; keep it between looks.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    threads: BTreeMap<u32, Seen>,
+    /// Share of processor time by node; sums to 1 where any thread's node is known.
+    shares: BTreeMap<NodeId, f64>,
+    buffer: Vec<u8>,
+}
+
+impl Places {
+    /// Looks (again) at the threads of `pid`.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be looked into.
+    pub fn look(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<(), KernelError> {
+        let mut found = BTreeMap::new();
+        for tid in task::threads_under(root.path(), pid)? {
+            // A thread that ended since it was listed is no error.
+            let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
+            let Some(stat) = TaskStat::parse(text) else { continue };
+            let node = machine.node_of_cpu(CpuId(stat.cpu));
+            found.insert(tid, Seen { node, cpu_ticks: stat.cpu_ticks, start_ticks: stat.start_ticks });
+        }
+        if found.is_empty() {
+            return Err(KernelError::Gone { pid });
+        }
+        self.shares = shares(&self.threads, &found);
+        self.threads = found;
+        Ok(())
+    }
+
+    /// Threads at the last look.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Share of processor time by node, ascending; empty where no thread's node is known.
+    pub fn shares(&self) -> impl Iterator<Item = (NodeId, f64)> + '_ {
+        self.shares.iter().map(|(node, share)| (*node, *share))
+    }
+
+    /// Whether threads run on this node, to speak of.
+    #[must_use]
+    pub fn runs_on(&self, node: NodeId) -> bool {
+        self.shares.get(&node).is_some_and(|share| *share >= RUNS_THERE)
+    }
+
+    /// Mean ACPI distance from the threads, weighted by their processor time, to memory on a node; `None` where no thread's node is known.
+    #[must_use]
+    pub fn distance(&self, machine: &Machine, memory: NodeId) -> Option<f64> {
+        if self.shares.is_empty() {
+            return None;
+        }
+        let of = |from: NodeId| {
+            let untold = if from == memory { LOCAL_DISTANCE } else { UNTOLD_DISTANCE };
+            f64::from(machine.distance(from, memory).unwrap_or(untold))
+        };
+        Some(self.shares.iter().map(|(from, share)| share * of(*from)).sum())
+    }
+
+    /// Nodes whose memory is *far*: none of the threads runs there, and another node with memory is nearer to them on average.
+    #[must_use]
+    pub fn far_nodes(&self, machine: &Machine) -> Vec<NodeId> {
+        let with_memory = || machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id);
+        let distance = |node: NodeId| self.distance(machine, node);
+        let Some(least) = with_memory().filter_map(distance).min_by(f64::total_cmp) else { return Vec::new() };
+        let is_far = |node: &NodeId| !self.runs_on(*node) && distance(*node).is_some_and(|here| here > least);
+        machine.nodes().iter().map(|node| node.id).filter(is_far).collect()
+    }
+}
+
+/// Processor time between two looks by node, as shares; where there was none (all asleep), that of the threads' lives; where there was none at all, every
+/// thread counts the same.
+fn shares(before: &BTreeMap<u32, Seen>, now: &BTreeMap<u32, Seen>) -> BTreeMap<NodeId, f64> {
+    let since = |tid: &u32, seen: &Seen| match before.get(tid) {
+        Some(old) if old.start_ticks == seen.start_ticks => seen.cpu_ticks.saturating_sub(old.cpu_ticks),
+        _ => seen.cpu_ticks,
+    };
+    let weigh = |weight: &dyn Fn(&u32, &Seen) -> u64| {
+        let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (tid, seen) in now {
+            let Some(node) = seen.node else { continue };
+            match weight(tid, seen) {
+                0 => {}
+                ticks => *sums.entry(node).or_default() += ticks,
+            }
+        }
+        sums
+    };
+    let mut sums = weigh(&since);
+    if sums.is_empty() {
+        sums = weigh(&|_, seen| seen.cpu_ticks);
+    }
+    if sums.is_empty() {
+        sums = weigh(&|_, _| 1);
+    }
+    let all: u64 = sums.values().sum();
+    sums.into_iter().map(|(node, ticks)| (node, ticks as f64 / all as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shares of time, and what is far.
+
+    use super::*;
+
+    fn seen(node: u16, cpu_ticks: u64) -> Seen {
+        Seen { node: Some(NodeId(node)), cpu_ticks, start_ticks: 5 }
+    }
+
+    #[test]
+    fn time_since_the_last_look_counts_and_else_that_of_lives_and_else_heads() {
+        let now = BTreeMap::from([(1, seen(0, 100)), (2, seen(1, 300))]);
+        assert_eq!(shares(&BTreeMap::new(), &now), BTreeMap::from([(NodeId(0), 0.25), (NodeId(1), 0.75)]));
+        let before = BTreeMap::from([(1, seen(0, 90)), (2, seen(0, 300))]);
+        assert_eq!(shares(&before, &now), BTreeMap::from([(NodeId(0), 1.0)]));
+        assert_eq!(shares(&now, &now)[&NodeId(1)], 0.75, "nobody ran since");
+        let fresh = BTreeMap::from([(1, seen(0, 0)), (2, seen(1, 0))]);
+        assert_eq!(shares(&BTreeMap::new(), &fresh)[&NodeId(0)], 0.5);
+        // The number of an ended thread given to a new one: its time is not the difference.
+        let reborn = BTreeMap::from([(1, Seen { start_ticks: 99, ..seen(1, 95) })]);
+        assert_eq!(shares(&now, &reborn)[&NodeId(1)], 1.0);
+    }
+
+    fn places(shares: &[(u16, f64)]) -> Places {
+        Places { shares: shares.iter().map(|(node, share)| (NodeId(*node), *share)).collect(), ..Places::default() }
+    }
+
+    #[test]
+    fn memory_is_far_where_no_thread_runs_and_nearer_memory_exists() {
+        // A square: 0-1, 0-2, 1-3, 2-3 are neighbours.
+        let machine = Machine::load("opteron-8385").unwrap();
+        let far = |shares: &[(u16, f64)]| -> Vec<u16> {
+            places(shares).far_nodes(&machine).into_iter().map(|node| node.0).collect()
+        };
+        assert_eq!(far(&[(0, 1.0)]), [1, 2, 3]);
+        assert_eq!(far(&[(0, 0.7), (3, 0.3)]), [1, 2]);
+        assert_eq!(far(&[(0, 0.97), (3, 0.03)]), [1, 2, 3], "a thread in passing does not make it near");
+        assert!(far(&[(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.25)]).is_empty());
+        assert!(far(&[]).is_empty(), "nothing is known of its threads");
+    }
+}

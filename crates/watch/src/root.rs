@@ -1,0 +1,98 @@
+//! Files of the kernel's under a root prefix: `/` on the running system, a captured tree in tests.
+
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::path::Path;
+use std::path::PathBuf;
+
+use crate::error::WatchError;
+
+/// The kernel's files are far smaller; what stands in a captured tree's place may not be.
+const READ_MAX: u64 = 64 << 20;
+
+/// A root prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Default for Root {
+    fn default() -> Root {
+        Root(PathBuf::from("/"))
+    }
+}
+
+impl Root {
+    /// Everything is read below `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Root {
+        Root(path.into())
+    }
+
+    /// The prefix.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Whether it is the running system.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// Reads a file (`relative` to the root) into `buffer`, which is emptied before.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn read<'a>(&self, relative: &str, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], WatchError> {
+        buffer.clear();
+        let path = self.0.join(relative);
+        let read = File::open(&path).and_then(|file| file.take(READ_MAX).read_to_end(buffer));
+        match read {
+            Ok(_) => Ok(buffer),
+            Err(source) => Err(WatchError::File { path, source }),
+        }
+    }
+
+    /// A short text, trimmed; `None` where it is not there or cannot be read.
+    #[must_use]
+    pub fn text(&self, relative: &str) -> Option<String> {
+        let mut buffer = Vec::new();
+        let bytes = self.read(relative, &mut buffer).ok()?;
+        Some(String::from_utf8_lossy(bytes).trim().to_owned())
+    }
+
+    /// A number, likewise.
+    #[must_use]
+    pub fn number(&self, relative: &str) -> Option<u64> {
+        self.text(relative)?.parse().ok()
+    }
+
+    /// Whether something is there.
+    #[must_use]
+    pub fn has(&self, relative: &str) -> bool {
+        self.0.join(relative).exists()
+    }
+
+    /// Names in a folder, sorted; none where it is not there.
+    #[must_use]
+    pub fn names(&self, relative: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.0.join(relative)) else { return Vec::new() };
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Whether a system's answer means that the process has ended (its folder is not there, or reading fails with "no such process").
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
+}
+
+/// The leading decimal number of some bytes; `None` where there is none or it is too large.
+#[must_use]
+pub fn number(bytes: &[u8]) -> Option<u64> {
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&bytes[..digits]).ok()?.parse().ok()
+}

@@ -1,0 +1,96 @@
+//! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`: what `top` reads of every process at every refresh, so it is parsed without allocating
+//! (`Documentation/filesystems/proc.rst`, table 1-4).
+
+use crate::root::number;
+
+/// What is kept of the line. Borrows the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskStat<'a> {
+    /// Process or thread.
+    pub id: u32,
+    /// Its name, without the brackets; any bytes.
+    pub name: &'a [u8],
+    /// `R` running, `S` sleeping, `D` waiting for a device, `Z` ended and not waited for, ...
+    pub state: u8,
+    /// Parent process.
+    pub parent: u32,
+    /// Page faults that needed no device, and those that did.
+    pub faults: (u64, u64),
+    /// Processor time in clock ticks: user and system.
+    pub cpu_ticks: u64,
+    /// Threads of the process.
+    pub threads: u32,
+    /// When it began, in clock ticks after boot: tells a process from a later one with the same number.
+    pub start_ticks: u64,
+    /// Resident pages.
+    pub resident_pages: u64,
+    /// CPU on which it ran last.
+    pub cpu: u32,
+}
+
+impl<'a> TaskStat<'a> {
+    /// Reads a line; `None` if it is none of the kernel's.
+    #[must_use]
+    pub fn parse(line: &'a [u8]) -> Option<TaskStat<'a>> {
+        // A name may hold brackets and blanks: it ends at the last closing one.
+        let open = line.iter().position(|&byte| byte == b'(')?;
+        let close = line.iter().rposition(|&byte| byte == b')')?;
+        let name = line.get(open + 1..close)?;
+        let mut fields = [&b""[..]; 37];
+        let mut words = line[close + 1..].split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        for field in &mut fields {
+            *field = words.next()?;
+        }
+        // Numbers of proc(5), where the state is field 3.
+        let field = |of_proc5: usize| number(fields[of_proc5 - 3]);
+        let narrow = |of_proc5: usize| u32::try_from(field(of_proc5)?).ok();
+        Some(TaskStat {
+            id: u32::try_from(number(line)?).ok()?,
+            name,
+            state: *fields[0].first()?,
+            parent: narrow(4)?,
+            faults: (field(10)?, field(12)?),
+            cpu_ticks: field(14)?.saturating_add(field(15)?),
+            threads: narrow(20)?,
+            start_ticks: field(22)?,
+            resident_pages: field(24)?,
+            cpu: narrow(39)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines as kernels write them, hostile names, and any bytes.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LINE: &str = "4711 (a (b) c) S 1 4711 4711 34816 5000 4194560 12345 11 7 3 250 50 0 0 20 0 9 0 998877 1234567890 5555 \
+        18446744073709551615 94 95 140 0 0 0 0 4096 17 0 0 0 17 13 0 0 0 0 0 1 2 3 4 5 6 7 0\n";
+
+    #[test]
+    fn a_line_is_read_whatever_the_name() {
+        let stat = TaskStat::parse(LINE.as_bytes()).unwrap();
+        assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', 1));
+        assert_eq!((stat.faults, stat.cpu_ticks, stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
+        assert_eq!((stat.resident_pages, stat.cpu), (5555, 13));
+    }
+
+    #[test]
+    fn this_process_is_read() {
+        let text = std::fs::read("/proc/self/stat").unwrap();
+        let stat = TaskStat::parse(&text).unwrap();
+        assert_eq!(stat.id, std::process::id());
+        assert!(stat.threads >= 1 && stat.resident_pages > 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read(text in prop::collection::vec(any::<u8>(), 0..300), cut in 0_usize..180) {
+            let _ = TaskStat::parse(&text);
+            let _ = TaskStat::parse(&LINE.as_bytes()[..cut]);
+        }
+    }
+}
