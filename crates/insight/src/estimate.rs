@@ -12,6 +12,11 @@ use serde::Serialize;
 
 /// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
+/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; the normal one beyond.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
 /// Below this many samples on either side of a share, the observed variance says little and the cautious one is used.
 const FEW: u64 = 5;
 
@@ -31,6 +36,17 @@ impl Estimate {
     #[must_use]
     pub fn exact(value: f64) -> Estimate {
         Estimate { value, low: value, high: value }
+    }
+
+    /// A value with the interval that its values without each part of the data give: the jackknife's variance (Efron, 1982), `(n - 1) / n` times the
+    /// sum of squared deviations, by Student's t. At least two parts.
+    #[must_use]
+    pub fn jackknife(value: f64, parts: &[f64]) -> Estimate {
+        let count = parts.len() as f64;
+        let mean = parts.iter().sum::<f64>() / count;
+        let squares: f64 = parts.iter().map(|part| (part - mean).powi(2)).sum();
+        let half = student(parts.len() - 1) * ((count - 1.0) / count * squares).sqrt();
+        Estimate { value, low: value - half, high: value + half }
     }
 
     /// Whether the interval is a point.
@@ -56,6 +72,11 @@ impl Estimate {
     pub fn complement(&self) -> Estimate {
         Estimate { value: 1.0 - self.value, low: 1.0 - self.high, high: 1.0 - self.low }
     }
+}
+
+/// Half of a 95 % interval, in standard errors that were estimated with so many degrees of freedom.
+pub(crate) fn student(freedom: usize) -> f64 {
+    STUDENT.get(freedom.saturating_sub(1)).copied().unwrap_or(Z)
 }
 
 /// What one sample stands for.
@@ -196,4 +217,17 @@ pub(crate) fn net_share(gained: &Tally, lost: &Tally, whole: &Tally) -> Estimate
     let wilson = gained.share_of(whole);
     let (low, high) = if lost.samples == 0 { (wilson.low, wilson.high) } else { (ratio - half, ratio + half) };
     Estimate { value: clamp(ratio), low: clamp(low), high: clamp(high) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jackknife_of_a_mean_is_the_interval_of_the_mean() {
+        // Leaving out one of five values 1..5: the jackknife's variance of their mean is their variance over five.
+        let without = [1.0f64, 2.0, 3.0, 4.0, 5.0].map(|value| (15.0 - value) / 4.0);
+        let expected = 2.776 * (2.5f64 / 5.0).sqrt();
+        assert!((Estimate::jackknife(3.0, &without).margin() - expected).abs() < 1e-9);
+    }
 }

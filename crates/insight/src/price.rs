@@ -8,13 +8,10 @@
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
-use crate::estimate::Estimate;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 
 /// Times that the share of time in which threads work is computed anew from the times found.
 const ROUNDS: usize = 3;
-/// Quantile of Student's t with `PARTS - 1` degrees of freedom for 95 %.
-const QUANTILE: f64 = 2.776;
 
 /// Where an access goes.
 #[derive(Clone, Copy, Debug)]
@@ -342,13 +339,4 @@ impl Sums {
         let sum: f64 = rest.iter().sum();
         if sum <= 1e-9 { line.shares.clone() } else { rest.iter().map(|count| (count / sum).max(0.0)).collect() }
     }
-}
-
-/// A value with the interval that its values without each part give (jackknife: Efron, 1982).
-pub(crate) fn jackknife(value: f64, parts: &[f64; PARTS]) -> Estimate {
-    let count = PARTS as f64;
-    let mean = parts.iter().sum::<f64>() / count;
-    let squares: f64 = parts.iter().map(|part| (part - mean).powi(2)).sum();
-    let half = QUANTILE * ((count - 1.0) / count * squares).sqrt();
-    Estimate { value, low: value - half, high: value + half }
 }

@@ -7,6 +7,11 @@ use crate::topo::layout::Point;
 /// Fonts that every system has.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
+/// Text and axes.
+pub const INK: &str = "#20262e";
+/// Remarks.
+pub const FAINT: &str = "#66707c";
+
 /// A growing document.
 pub struct Pen {
     out: String,

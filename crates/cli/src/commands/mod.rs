@@ -18,6 +18,7 @@ mod shell;
 mod simulate;
 mod summary;
 mod topo;
+mod traced;
 mod whatif;
 
 use std::process::ExitCode;

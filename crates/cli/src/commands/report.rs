@@ -28,6 +28,8 @@ use crate::args::ReportArgs;
 use crate::commands::exports;
 use crate::commands::objects::{Chosen, choose_objects};
 use crate::commands::planned;
+use crate::commands::traced::machine_of;
+use crate::commands::traced::nodes_of;
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -42,17 +44,17 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let heading = heading(&arguments.trace, &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
+    let found = view.findings(&analysis);
     if let Some(path) = &arguments.html {
         let is_standard_output = path.as_os_str() == "-";
         if is_standard_output && arguments.export.is_any() {
             bail!("--html -: write the other files in a command of their own");
         }
-        output::write_file(path, &view.page(&analysis))?;
+        output::write_file(path, &view.page(&analysis, &found))?;
         if is_standard_output {
             return Ok(());
         }
     }
-    let found = view.findings(&analysis);
     if let Some(path) = &arguments.plan {
         let plan = planned::plan(&found, &trace, machine.as_ref());
         output::write_file(path, &plan.to_toml())?;
@@ -68,11 +70,6 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     }
     output::print(&view.text(&analysis, &found, output::look(&arguments.look))?)?;
     if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
-}
-
-/// The machine that the trace carries; none in traces made without one.
-fn machine_of(trace: &Trace) -> Option<Machine> {
-    serde_json::from_value(trace.meta().machine.clone()).ok()
 }
 
 fn heading(path: &Path, trace: &Trace, machine: Option<&Machine>) -> Heading {
@@ -116,13 +113,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn analysis(&self) -> Result<Analysis<'_>> {
-        let (nodes, memory_nodes): (Vec<NodeId>, Vec<NodeId>) = match self.machine {
-            Some(machine) => (
-                machine.nodes().iter().map(|node| node.id).collect(),
-                machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect(),
-            ),
-            None => (self.trace.nodes().to_vec(), Vec::new()),
-        };
+        let (nodes, memory_nodes) = nodes_of(self.trace, self.machine);
         Ok(Analysis::new(self.trace, &nodes, &memory_nodes, self.filter(&nodes)?))
     }
 
@@ -195,9 +186,9 @@ impl View<'_> {
         scope
     }
 
-    fn page(&self, analysis: &Analysis<'_>) -> String {
+    fn page(&self, analysis: &Analysis<'_>, findings: &Findings) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        html::html(&html::Page { heading: self.heading, machine: self.machine, analysis, version })
+        html::html(&html::Page { heading: self.heading, machine: self.machine, analysis, findings, version })
     }
 
     fn program_time_ns(&self, analysis: &Analysis<'_>) -> u64 {
@@ -265,7 +256,8 @@ impl View<'_> {
 
     /// What is found; nothing where nobody asks.
     fn findings(&self, analysis: &Analysis<'_>) -> Findings {
-        let is_wanted = self.arguments.findings || self.arguments.plan.is_some() || self.is_whole();
+        let asked = self.arguments;
+        let is_wanted = asked.findings || asked.plan.is_some() || asked.html.is_some() || self.is_whole();
         if is_wanted { analysis.findings(self.machine) } else { Findings::default() }
     }
 

@@ -7,10 +7,9 @@ use anyhow::{Context, Result};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
-use numapilot_machine::{Machine, NodeId};
-use numapilot_placement::policy_by_name;
 use numapilot_simulator::recorded::{self, RecordedOptions};
-use numapilot_simulator::{Options, Simulation};
+
+use super::traced::{as_recorded, machine_of, nodes_of};
 
 /// Seed of the simulation behind a predicted run time: one for all, so that equal recordings have equal times.
 const SEED: u64 = 1;
@@ -18,15 +17,7 @@ const SEED: u64 = 1;
 /// Reads a trace. Without `with_model`, recordings on a simulated machine get no run time.
 pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let trace = Trace::open(path)?;
-    let machine: Option<Machine> = serde_json::from_value(trace.meta().machine.clone()).ok();
-    let nodes: Vec<NodeId> = match &machine {
-        Some(machine) => machine.nodes().iter().map(|node| node.id).collect(),
-        None => trace.nodes().to_vec(),
-    };
-    let memory: Vec<NodeId> = machine
-        .iter()
-        .flat_map(|machine| machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id))
-        .collect();
+    let (nodes, memory) = nodes_of(&trace, machine_of(&trace).as_ref());
     let meta = trace.meta();
     let measured = !meta.simulated && meta.duration_ns > 0;
     let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
@@ -44,8 +35,5 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
 /// How long the recorded program takes on its machine, with its pages where they were.
 fn modelled_time_ns(path: &Path) -> Result<f64> {
     let recorded = recorded::load(path, &RecordedOptions::default()).context("its run time cannot be predicted")?;
-    let mut policy = policy_by_name("first-touch", &recorded.machine, SEED)?;
-    let options = Options { seed: SEED, ..Options::default() };
-    let report = Simulation::new(&recorded.program, &recorded.machine, options)?.run(policy.as_mut(), &mut |_| true)?;
-    Ok(report.run_time_ns)
+    Ok(as_recorded(&recorded.program, &recorded.machine, SEED)?.run_time_ns)
 }

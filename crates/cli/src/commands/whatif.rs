@@ -4,25 +4,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use numapilot_flows::Trace;
+use numapilot_insight::Estimate;
 use numapilot_machine::{Machine, NodeId};
-use numapilot_placement::policy_by_name;
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_report::units;
 use numapilot_simulator::arrange::{Arrangement, PageRange, arrange};
-use numapilot_simulator::program::{PAGE_BYTES, Program};
+use numapilot_simulator::program::PAGE_BYTES;
 use numapilot_simulator::recorded::{self, RecordedOptions};
-use numapilot_simulator::{Layout, Options, Report, Simulation};
+use numapilot_simulator::{Layout, Report};
 use serde_json::json;
 
 use super::objects::{Chosen, choose_objects};
 use super::simulate::progress;
+use super::traced::as_recorded;
 use crate::args::WhatifArgs;
 use crate::output;
 
 /// Parts of the jackknife: each leaves out one of so many equal parts of the samples.
 const PARTS: u32 = 5;
-/// Quantile of Student's t with `PARTS - 1` degrees of freedom for 95 %.
-const QUANTILE: f64 = 2.776;
 
 /// One wish: some pages, and where they should be.
 struct Wish {
@@ -55,7 +54,7 @@ pub fn run(arguments: &WhatifArgs) -> Result<()> {
     bar.finish_and_clear();
     let answer = whole?;
     let Ok(gains) = parts else { bail!("the prediction's interval could not be computed: a worker ended early") };
-    show(arguments, &wishes, &answer, margin(&gains?))
+    show(arguments, &wishes, &answer, Estimate::jackknife(answer.gain(), &gains?).margin())
 }
 
 fn show(arguments: &WhatifArgs, wishes: &[Wish], answer: &Answer, margin: f64) -> Result<()> {
@@ -82,14 +81,6 @@ fn show(arguments: &WhatifArgs, wishes: &[Wish], answer: &Answer, margin: f64) -
         more_bytes: answer.more_bytes,
     };
     output::print(&prediction(&found, output::look(&arguments.look)))
-}
-
-/// Half of the 95 % interval by the jackknife's variance (Efron, 1982): `(n - 1) / n` times the sum of squared deviations.
-fn margin(gains: &[f64]) -> f64 {
-    let count = gains.len() as f64;
-    let mean = gains.iter().sum::<f64>() / count;
-    let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
-    QUANTILE * ((count - 1.0) / count * squares).sqrt()
 }
 
 struct Question<'a> {
@@ -119,7 +110,7 @@ impl Question<'_> {
             Some(name) => Machine::load(name).with_context(|| format!("--machine {name}"))?,
             None => recorded.machine,
         };
-        let now = self.simulate(&recorded.program, &machine)?;
+        let now = as_recorded(&recorded.program, &machine, self.arguments.seed)?;
         let mut program = recorded.program;
         let (mut pages, mut more_bytes) = (Vec::new(), 0);
         for wish in self.wishes {
@@ -127,13 +118,7 @@ impl Question<'_> {
             pages.push(done.pages);
             more_bytes += done.more_bytes;
         }
-        Ok(Answer { now, then: self.simulate(&program, &machine)?, pages, more_bytes })
-    }
-
-    fn simulate(&self, program: &Program, machine: &Machine) -> Result<Report> {
-        let options = Options { seed: self.arguments.seed, ..Options::default() };
-        let mut policy = policy_by_name("first-touch", machine, self.arguments.seed)?;
-        Ok(Simulation::new(program, machine, options)?.run(policy.as_mut(), &mut |_| true)?)
+        Ok(Answer { now, then: as_recorded(&program, &machine, self.arguments.seed)?, pages, more_bytes })
     }
 }
 
@@ -179,18 +164,4 @@ fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>> {
         }
     }
     Ok(ranges)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::margin;
-
-    #[test]
-    fn the_interval_is_that_of_the_mean_when_the_estimate_is_a_mean() {
-        // Leaving out one of five values 1..5: the jackknife's variance of their mean is their variance over five.
-        let values = [1.0f64, 2.0, 3.0, 4.0, 5.0];
-        let without: Vec<f64> = values.iter().map(|value| (15.0 - value) / 4.0).collect();
-        let expected = 2.776 * (2.5f64 / 5.0).sqrt();
-        assert!((margin(&without) - expected).abs() < 1e-9);
-    }
 }

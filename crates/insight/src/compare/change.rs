@@ -5,14 +5,7 @@
 
 use serde::Serialize;
 
-use crate::estimate::Estimate;
-
-/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; the normal one beyond.
-const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-const NORMAL: f64 = 1.960;
+use crate::estimate::{Estimate, student};
 
 /// A figure over some recordings of the same state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,10 +36,6 @@ pub fn repeated(values: &[Estimate]) -> Repeated {
     let variance = values.iter().map(|value| (value.value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let margin = student(runs - 1) * (variance / count).sqrt();
     Repeated { estimate: Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin }, runs }
-}
-
-fn student(freedom: usize) -> f64 {
-    STUDENT.get(freedom.saturating_sub(1)).copied().unwrap_or(NORMAL)
 }
 
 /// Whether a figure changed. Of every figure here, less is better.

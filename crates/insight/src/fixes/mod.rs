@@ -14,7 +14,7 @@ use numapilot_traffic::TrafficError;
 
 use crate::estimate::Estimate;
 use crate::patterns::Scene;
-use crate::price::{Change, Priced, Pricer, To, jackknife};
+use crate::price::{Change, Priced, Pricer, To};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
 /// Half width, as a share of a predicted gain, that is allowed for the model's simplicity. Chosen, not measured: `docs/patterns.md`, "Prices", lists
@@ -76,7 +76,7 @@ impl<'a> Shop<'a> {
         let gain = of(self.now.run_ns, then.run_ns);
         let mut parts = then.parts_ns;
         parts.iter_mut().zip(&self.now.parts_ns).for_each(|(then, now)| *then = of(*now, *then));
-        let sampled = jackknife(gain, &parts).margin();
+        let sampled = Estimate::jackknife(gain, &parts).margin();
         let half = (sampled.powi(2) + (MODEL_ERROR * gain).powi(2)).sqrt();
         Estimate { value: gain, low: gain - half, high: gain + half }
     }

@@ -10,7 +10,7 @@ use super::MATERIAL;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::facts::{PageUse, SiteFacts, Survey};
-use crate::price::{Priced, Pricer, jackknife};
+use crate::price::{Priced, Pricer};
 use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
 
 /// A thread counts as moved when another node than its main one made this share of its accesses.
@@ -133,7 +133,7 @@ fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
     let stake = |parts: &[f64; PARTS]| {
         let all: f64 = parts.iter().sum();
         let without = parts.map(|part| (all - part) * PARTS as f64 / (PARTS - 1) as f64 / now.busy_ns.max(1.0));
-        jackknife(all / now.busy_ns.max(1.0), &without)
+        Estimate::jackknife(all / now.busy_ns.max(1.0), &without)
     };
     sums.iter().map(|(group, (parts, waits))| (*group, (stake(parts), waits / now.busy_ns.max(1.0)))).collect()
 }
@@ -276,7 +276,7 @@ impl Scene<'_> {
             let lost_ns: f64 = parts.iter().sum();
             let share = |ns: f64| ns / self.now.busy_ns.max(1.0);
             let without = parts.map(|part| share((lost_ns - part) * PARTS as f64 / (PARTS - 1) as f64));
-            congestion.lost = jackknife(share(lost_ns), &without);
+            congestion.lost = Estimate::jackknife(share(lost_ns), &without);
             congestion.busy /= lost_ns.max(1e-9);
             congestion.others_busy /= lost_ns.max(1e-9);
             congestion.loaded_ns /= weight.max(1e-9);

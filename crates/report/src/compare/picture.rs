@@ -4,11 +4,9 @@ use numapilot_insight::Estimate;
 use numapilot_insight::compare::Comparison;
 
 use super::words;
-use crate::pen::{Pen, Type};
+use crate::pen::{FAINT, INK, Pen, Type};
 use crate::text::{clean, shorten};
 
-const INK: &str = "#20262e";
-const FAINT: &str = "#66707c";
 /// Told apart by people with any kind of colour vision (Okabe and Ito, 2008), and in print by lightness.
 const BEFORE: &str = "#e69f00";
 const AFTER: &str = "#0072b2";

@@ -3,7 +3,6 @@
 
 use numapilot_insight::Analysis;
 use numapilot_insight::DecisionRow;
-use numapilot_insight::Findings;
 use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
 use numapilot_insight::Matrix;
@@ -44,11 +43,10 @@ pub struct Figures {
     matrix: Matrix,
     threads: Vec<ThreadRow>,
     functions: Vec<FunctionRow>,
-    findings: Findings,
 }
 
 impl Figures {
-    pub fn of(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Figures {
+    pub fn of(analysis: &Analysis<'_>) -> Figures {
         let sites = analysis.sites();
         Figures {
             headline: analysis.headline_of(&sites),
@@ -56,7 +54,6 @@ impl Figures {
             matrix: analysis.matrix(),
             threads: analysis.threads(),
             functions: analysis.functions(),
-            findings: analysis.findings(machine),
         }
     }
 }
@@ -64,7 +61,8 @@ impl Figures {
 /// Puts it together. The columns must be complete: their texts are part of it.
 pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
-    let Figures { headline, sites, matrix, threads, functions, findings: priced } = figures;
+    let Figures { headline, sites, matrix, threads, functions } = figures;
+    let priced = page.findings;
     let duration = headline.totals.duration.0;
     let verdict = findings::verdict(headline, priced, analysis.nodes());
     let mut found = findings::priced(priced, analysis.trace(), page.machine);

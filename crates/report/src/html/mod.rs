@@ -7,6 +7,7 @@ mod pack;
 mod tables;
 
 use numapilot_insight::Analysis;
+use numapilot_insight::Findings;
 use numapilot_machine::Machine;
 
 use crate::heading::Heading;
@@ -32,6 +33,8 @@ pub struct Page<'a> {
     pub machine: Option<&'a Machine>,
     /// The accesses.
     pub analysis: &'a Analysis<'a>,
+    /// What its patterns are; nothing where nobody looked.
+    pub findings: &'a Findings,
     /// Version of the program that writes the page.
     pub version: &'a str,
 }
@@ -41,7 +44,7 @@ pub struct Page<'a> {
 pub fn html(page: &Page<'_>) -> String {
     // Both walk every access several times; neither needs the other.
     let (cube, figures) = std::thread::scope(|scope| {
-        let figures = scope.spawn(|| head::Figures::of(page.analysis, page.machine));
+        let figures = scope.spawn(|| head::Figures::of(page.analysis));
         (page.analysis.cube(ROW_BUDGET), figures.join())
     });
     let figures = figures.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

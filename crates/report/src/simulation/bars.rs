@@ -1,11 +1,9 @@
 //! Gains by policy as bars, in the form in which the papers show them.
 
 use super::{Comparison, colour, signed_percent};
-use crate::pen::{Pen, Type};
+use crate::pen::{FAINT, INK, Pen, Type};
 use crate::text::{clean, shorten};
 
-const INK: &str = "#20262e";
-const FAINT: &str = "#66707c";
 const LEFT: f64 = 190.0;
 const BAR: f64 = 420.0;
 const ROW: f64 = 30.0;

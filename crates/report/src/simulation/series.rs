@@ -3,12 +3,10 @@
 use numapilot_simulator::{Point, Report};
 
 use super::{Comparison, colour, population};
-use crate::pen::{Pen, Type};
+use crate::pen::{FAINT, INK, Pen, Type};
 use crate::text::{clean, shorten};
 use crate::units;
 
-const INK: &str = "#20262e";
-const FAINT: &str = "#66707c";
 const PANEL: (f64, f64) = (330.0, 120.0);
 const GAP: (f64, f64) = (74.0, 62.0);
 const MARGIN: f64 = 64.0;

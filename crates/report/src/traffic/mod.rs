@@ -14,6 +14,8 @@ use numapilot_machine::NodeId;
 use numapilot_machine::RouterId;
 
 use crate::heading::Heading;
+use crate::pen::FAINT;
+use crate::pen::INK;
 use crate::pen::Pen;
 use crate::pen::Type;
 use crate::text::clean;
@@ -31,8 +33,6 @@ const MARGIN: f64 = 44.0;
 const TITLE: f64 = 128.0;
 const FOOTER: f64 = 96.0;
 const WIDTH_MIN: f64 = 820.0;
-const INK: &str = "#20262e";
-const FAINT: &str = "#66707c";
 
 /// What the picture shows.
 #[derive(Clone, Copy)]

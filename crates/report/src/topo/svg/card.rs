@@ -18,8 +18,7 @@ const GROUP_PADDING: f64 = 5.0;
 const GROUP_LABEL: f64 = 13.0;
 const PITCH_MAX: f64 = 30.0;
 
-pub const INK: &str = "#20262e";
-pub const FAINT: &str = "#66707c";
+pub use crate::pen::{FAINT, INK};
 pub const CORE: &str = "#5b8fc7";
 pub const MEMORY_FILL: &str = "#e4efe6";
 const MEMORY_INK: &str = "#27593a";
