@@ -6,6 +6,8 @@
 mod address;
 mod connection;
 mod error;
+pub mod explain;
+pub mod journal;
 pub mod metrics;
 mod server;
 

@@ -1,0 +1,163 @@
+//! Reading: all parts of a journal in order of time, whatever state a killed writer, a full disk or an editor left them in.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use numapilot_pilot::event::Entry;
+use numapilot_pilot::event::Event;
+use numapilot_pilot::event::VERSION;
+use serde::Serialize;
+
+use super::part;
+use crate::error::ServiceError;
+
+/// Longer lines are passed over: no writer makes them.
+const LINE_BYTES: u64 = 8 << 20;
+/// Older parts that are looked for.
+const PARTS: u32 = 1000;
+
+/// What was found beside the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reading {
+    /// Files read.
+    pub files: u64,
+    /// Entries given.
+    pub entries: u64,
+    /// Lines that are no entries: torn by a kill, or damaged.
+    pub unreadable: u64,
+    /// Entries that a later version of numapilot wrote, passed over.
+    pub later: u64,
+    /// Lines that were lost before or after they were written, by the gaps in their numbers.
+    pub missing: u64,
+}
+
+/// Calls `visit` with every entry, oldest first. A `FILE.N` that is named alone is read alone.
+///
+/// # Errors
+/// The file is not there or may not be read.
+pub fn read(file: &Path, mut visit: impl FnMut(Entry)) -> Result<Reading, ServiceError> {
+    let mut reading = Reading::default();
+    let mut last: Option<(String, u64)> = None;
+    for mut part in parts(file)? {
+        reading.files += 1;
+        loop {
+            let mut line = Vec::new();
+            let bytes = part.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
+            let bytes = bytes.map_err(|source| ServiceError::file(file, "read the journal", source))?;
+            if bytes == 0 {
+                break;
+            }
+            if line.last() != Some(&b'\n') && bytes as u64 == LINE_BYTES {
+                part.skip_until(b'\n').map_err(|source| ServiceError::file(file, "read the journal", source))?;
+            }
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            match serde_json::from_slice::<Entry>(&line) {
+                Ok(entry) if entry.v > VERSION || entry.event == Event::Unknown => reading.later += 1,
+                Ok(entry) => give(entry, &mut last, &mut reading, &mut visit),
+                Err(_) => reading.unreadable += 1,
+            }
+        }
+    }
+    Ok(reading)
+}
+
+fn give(entry: Entry, last: &mut Option<(String, u64)>, reading: &mut Reading, visit: &mut impl FnMut(Entry)) {
+    if let Event::Start(start) = &entry.event {
+        if last.as_ref().is_some_and(|(run, _)| *run == start.run) {
+            // Repeated at the head of a file that continues the run.
+            return;
+        }
+        *last = Some((start.run.clone(), entry.line));
+    } else if let Some((_, line)) = last {
+        reading.missing += entry.line.saturating_sub(*line + 1);
+        *line = entry.line;
+    } else {
+        *last = Some((String::new(), entry.line));
+    }
+    reading.entries += 1;
+    visit(entry);
+}
+
+/// The parts, oldest first. Opened newest first: a writer that turns its files meanwhile can then only show a file twice, which its inode tells.
+fn parts(file: &Path) -> Result<Vec<BufReader<File>>, ServiceError> {
+    let mut seen = BTreeSet::new();
+    let mut out = Vec::new();
+    for number in 0..PARTS {
+        let path = if number == 0 { file.to_owned() } else { part(file, number) };
+        let opened = match File::open(&path) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && number > 0 => break,
+            Err(source) => return Err(ServiceError::file(&path, "read the journal", source)),
+        };
+        let facts = opened.metadata().map_err(|source| ServiceError::file(&path, "read the journal", source))?;
+        if facts.is_dir() {
+            let source = io::Error::from_raw_os_error(libc::EISDIR);
+            return Err(ServiceError::file(&path, "read the journal", source));
+        }
+        if seen.insert((facts.dev(), facts.ino())) {
+            out.push(BufReader::new(opened));
+        }
+    }
+    out.reverse();
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Files that no writer made.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read_bytes(bytes: &[u8]) -> (Vec<Entry>, Reading) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        std::fs::write(&path, bytes).unwrap();
+        let mut entries = Vec::new();
+        let reading = read(&path, |entry| entries.push(entry)).unwrap();
+        (entries, reading)
+    }
+
+    #[test]
+    fn damaged_lines_and_later_versions_are_counted() {
+        let good = r#"{"v":1,"line":0,"unix_ns":5,"event":"trouble","what":"w","times":1}"#;
+        let later = r#"{"v":2,"line":1,"unix_ns":5,"event":"trouble","what":"w","times":1}"#;
+        let unknown = r#"{"v":1,"line":2,"unix_ns":5,"event":"teleport"}"#;
+        let text = format!("{good}\n\n{{\n\u{fffd}\n{later}\n{unknown}\nnull\n[]\n{good}");
+        let (entries, reading) = read_bytes(text.as_bytes());
+        assert_eq!(entries.len(), 2);
+        assert_eq!((reading.unreadable, reading.later), (4, 2));
+    }
+
+    #[test]
+    fn an_endless_line_takes_no_memory_and_what_follows_is_read() {
+        let good = br#"{"v":1,"line":0,"unix_ns":5,"event":"trouble","what":"w","times":1}"#;
+        let mut bytes = vec![b'{'; 20 << 20];
+        bytes.push(b'\n');
+        bytes.extend_from_slice(good);
+        let (entries, reading) = read_bytes(&bytes);
+        assert_eq!((entries.len(), reading.unreadable), (1, 1));
+    }
+
+    #[test]
+    fn a_missing_file_is_said_by_name() {
+        let error = read(Path::new("/nowhere/journal"), |_| ()).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/journal") && error.contains("cannot read"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_fuss(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            read_bytes(&bytes);
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Writing: a bounded queue, and the thread at its end.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Read;
+use std::io::Seek;
+use std::io::SeekFrom;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use numapilot_pilot::event::Entry;
+use numapilot_pilot::event::Event;
+use numapilot_pilot::event::Loss;
+use numapilot_pilot::event::Losses;
+use numapilot_pilot::event::Sink;
+use numapilot_pilot::event::VERSION;
+
+use super::JournalHealth;
+use super::JournalSettings;
+use super::part;
+use crate::error::ServiceError;
+
+/// Events that wait for the disk; more are lost.
+const QUEUE: usize = 4096;
+/// After a failure the disk is left alone for so long.
+const RETRY: Duration = Duration::from_secs(5);
+/// Bytes between two looks at what the file system has free.
+const LOOK_BYTES: u64 = 64 << 10;
+
+enum Message {
+    Event(u64, Box<Event>),
+    Flush(Sender<()>),
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    lines: AtomicU64,
+    lost: AtomicU64,
+    trouble: Mutex<String>,
+}
+
+/// A journal that is being written; dropping it writes what waits.
+#[derive(Debug)]
+pub struct Journal {
+    queue: Option<SyncSender<Message>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Another handle on the same journal's counts.
+#[derive(Clone, Debug)]
+pub struct HealthOf(Arc<Shared>);
+
+impl HealthOf {
+    /// How it fares now.
+    #[must_use]
+    pub fn get(&self) -> JournalHealth {
+        JournalHealth {
+            lines: self.0.lines.load(Ordering::Relaxed),
+            lost: self.0.lost.load(Ordering::Relaxed),
+            trouble: self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl Journal {
+    /// Opens the file, or begins it, for this user's eyes only.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or another process writes it. A full disk is no error: the journal waits until there is room.
+    pub fn start(settings: JournalSettings) -> Result<Journal, ServiceError> {
+        let shared = Arc::new(Shared::default());
+        let (queue, messages) = sync_channel(QUEUE);
+        let mut writer = Writer::new(settings, Arc::clone(&shared));
+        if let Err(source) = writer.open() {
+            let is_full = matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+            if !is_full {
+                return Err(ServiceError::file(&writer.settings.file, "write the journal", source));
+            }
+            writer.fail(&source);
+        }
+        let thread = thread::Builder::new()
+            .name("numapilot-journal".to_owned())
+            .spawn(move || writer.run(&messages))
+            .map_err(|source| ServiceError::System { what: "no thread for the journal", source })?;
+        Ok(Journal { queue: Some(queue), shared, thread: Some(thread) })
+    }
+
+    /// How it fares, for others to ask.
+    #[must_use]
+    pub fn health(&self) -> HealthOf {
+        HealthOf(Arc::clone(&self.shared))
+    }
+
+    /// Waits until everything so far is with the disk, for so long at most.
+    pub fn flush(&self, at_most: Duration) {
+        let (done, wait) = channel();
+        if let Some(queue) = &self.queue
+            && queue.try_send(Message::Flush(done)).is_ok()
+        {
+            let _ = wait.recv_timeout(at_most);
+        }
+    }
+}
+
+impl Sink for Journal {
+    fn record(&mut self, event: Event) {
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let message = Message::Event(u64::try_from(now_ns).unwrap_or(u64::MAX), Box::new(event));
+        if self.queue.as_ref().is_none_or(|queue| queue.try_send(message).is_err()) {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Writer {
+    settings: JournalSettings,
+    shared: Arc<Shared>,
+    /// The file and its size; `None` after a failure.
+    open: Option<(File, u64)>,
+    /// Not tried again before.
+    retry_at: Instant,
+    /// Number of the next line.
+    line: u64,
+    /// Losses that the journal tells of already.
+    told: u64,
+    /// The run's first line: it opens every file, so that each can be read alone.
+    start: Option<String>,
+    /// Size at which free space is looked at again.
+    look_at: u64,
+}
+
+impl Writer {
+    fn new(settings: JournalSettings, shared: Arc<Shared>) -> Writer {
+        Writer { settings, shared, open: None, retry_at: Instant::now(), line: 0, told: 0, start: None, look_at: 0 }
+    }
+
+    fn run(mut self, messages: &Receiver<Message>) {
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Event(unix_ns, event) => self.event(unix_ns, *event),
+                Message::Flush(done) => {
+                    self.sync();
+                    let _ = done.send(());
+                }
+            }
+        }
+        self.sync();
+    }
+
+    fn sync(&self) {
+        if let Some((file, _)) = &self.open {
+            let _ = file.sync_data();
+        }
+    }
+
+    fn event(&mut self, unix_ns: u64, event: Event) {
+        if self.open.is_none() {
+            if Instant::now() < self.retry_at {
+                return self.lose(1);
+            }
+            if let Err(error) = self.open() {
+                self.fail(&error);
+                return self.lose(1);
+            }
+        }
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        if lost > self.told {
+            self.line += lost - self.told;
+            let loss = Loss { what: "journal lines".to_owned(), count: lost - self.told };
+            if !self.put(unix_ns, Event::Losses(Losses { lost: vec![loss] })) {
+                return self.lose(1);
+            }
+            self.told = lost;
+        }
+        if !self.put(unix_ns, event) {
+            self.lose(1);
+        }
+    }
+
+    fn lose(&self, lines: u64) {
+        self.shared.lost.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    /// Writes one line; false: it is not there, and the file ends with a whole line all the same.
+    fn put(&mut self, unix_ns: u64, event: Event) -> bool {
+        let is_start = matches!(event, Event::Start(_));
+        let entry = Entry { v: VERSION, line: self.line, unix_ns, event };
+        // Only a map with keys that are no text, or a failing serialiser, could fail here: events have neither.
+        let Ok(mut text) = serde_json::to_string(&entry) else { return false };
+        text.push('\n');
+        if is_start {
+            self.start = Some(text.clone());
+        }
+        match self.write(&text, is_start) {
+            Ok(()) => {
+                self.line += 1;
+                self.shared.lines.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                self.fail(&error);
+                false
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str, is_start: bool) -> io::Result<()> {
+        let is_full = |bytes: u64| bytes > 0 && bytes + text.len() as u64 > self.settings.max_bytes;
+        if self.open.as_ref().is_some_and(|(_, bytes)| is_full(*bytes)) {
+            self.rotate()?;
+            if let Some(start) = self.start.clone().filter(|_| !is_start) {
+                self.append(&start)?;
+            }
+        }
+        self.append(text)
+    }
+
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        let Some((file, bytes)) = &mut self.open else { return Err(io::Error::from_raw_os_error(libc::EBADF)) };
+        if *bytes >= self.look_at {
+            self.look_at = *bytes + LOOK_BYTES;
+            if free_bytes(file)? < self.settings.keep_free_bytes {
+                let keep = self.settings.keep_free_bytes >> 20;
+                return Err(io::Error::other(format!(
+                    "the file system has less than {keep} MiB free, which are left to others"
+                )));
+            }
+        }
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            let _ = file.set_len(*bytes);
+            return Err(error);
+        }
+        *bytes += text.len() as u64;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.sync();
+        let file = self.settings.file.clone();
+        for number in (1..=self.settings.keep).rev() {
+            let from = if number == 1 { file.clone() } else { part(&file, number - 1) };
+            match std::fs::rename(&from, part(&file, number)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if self.settings.keep == 0 {
+            std::fs::remove_file(&file)?;
+        }
+        self.open()
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        self.open = None;
+        self.look_at = 0;
+        let mut file = open(&self.settings.file)?;
+        let mut bytes = file.seek(SeekFrom::End(0))?;
+        if bytes > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                // Seals the torn line of a writer that was killed.
+                file.write_all(b"\n")?;
+                bytes += 1;
+            }
+        }
+        self.open = Some((file, bytes));
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.open = None;
+        self.retry_at = Instant::now() + RETRY;
+        let what = format!("{}: {error}", self.settings.file.display());
+        *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+}
+
+/// Opens for appending, with the only lock on it: addresses and names of other users' programs stand in a journal, so only its owner reads it.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file; name another path"));
+    }
+    // SAFETY: `file` is open; the lock goes with its last descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::new(error.kind(), "another numapilot writes it; name another file"),
+            _ => error,
+        });
+    }
+    Ok(file)
+}
+
+fn free_bytes(file: &File) -> io::Result<u64> {
+    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the structure is large enough for the answer; `file` is open.
+    let answer = unsafe {
+        if libc::fstatvfs(file.as_raw_fd(), answer.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        answer.assume_init()
+    };
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Files that turn, tear and fill.
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use numapilot_pilot::event::Start;
+    use numapilot_pilot::event::Trouble;
+
+    use super::super::read;
+    use super::*;
+
+    fn trouble(times: u64) -> Event {
+        Event::Trouble(Trouble { what: "x".repeat(80), times })
+    }
+
+    fn settings(folder: &Path, max_bytes: u64) -> JournalSettings {
+        let settings = JournalSettings::new(folder.join("j"));
+        JournalSettings { max_bytes, keep: 3, keep_free_bytes: 0, ..settings }
+    }
+
+    fn read_all(path: &Path) -> (Vec<Entry>, super::super::Reading) {
+        let mut entries = Vec::new();
+        let reading = read(path, |entry| entries.push(entry)).unwrap();
+        (entries, reading)
+    }
+
+    #[test]
+    fn files_turn_by_size_and_each_begins_with_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 2000);
+        let mut journal = Journal::start(settings.clone()).unwrap();
+        journal.record(Event::Start(Start { run: "r".to_owned(), ..Start::default() }));
+        for times in 0..40 {
+            journal.record(trouble(times));
+        }
+        let health = journal.health();
+        drop(journal);
+        assert_eq!(health.get(), JournalHealth { lines: 41, lost: 0, trouble: String::new() });
+        let mut names: Vec<PathBuf> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        names.sort();
+        assert_eq!(names, ["j", "j.1", "j.2", "j.3"].map(|name| folder.path().join(name)));
+        for name in names {
+            let text = std::fs::read_to_string(&name).unwrap();
+            assert!(text.len() <= 2000 && text.lines().next().unwrap().contains(r#""event":"start""#), "{text}");
+            assert_eq!(std::fs::metadata(&name).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let (entries, reading) = read_all(&settings.file);
+        let numbers: Vec<u64> = entries.iter().map(|entry| entry.line).collect();
+        assert_eq!(numbers[0], 0, "the start, once");
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]) && numbers.last() == Some(&40), "{numbers:?}");
+        assert_eq!((reading.files, reading.unreadable), (4, 0));
+    }
+
+    #[test]
+    fn a_torn_line_is_passed_over_and_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let mut journal = Journal::start(settings.clone()).unwrap();
+        journal.record(trouble(1));
+        journal.record(trouble(2));
+        drop(journal);
+        let text = std::fs::read(&settings.file).unwrap();
+        for cut in 1..60 {
+            std::fs::write(&settings.file, &text[..text.len() - cut]).unwrap();
+            let (entries, reading) = read_all(&settings.file);
+            // Without its line feed only, a line is whole.
+            assert_eq!((entries.len(), reading.unreadable), if cut == 1 { (2, 0) } else { (1, 1) }, "cut {cut}");
+            let mut journal = Journal::start(settings.clone()).unwrap();
+            journal.record(trouble(3));
+            drop(journal);
+            let (entries, _) = read_all(&settings.file);
+            assert_eq!(entries.last().unwrap().event, trouble(3));
+        }
+    }
+
+    #[test]
+    fn a_second_writer_is_refused_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let first = Journal::start(settings.clone()).unwrap();
+        let error = Journal::start(settings.clone()).unwrap_err().to_string();
+        assert!(error.contains("another numapilot writes it"), "{error}");
+        drop(first);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert!(Journal::start(JournalSettings { file: link, ..settings }).is_err());
+    }
+
+    #[test]
+    fn a_file_system_without_room_loses_lines_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = JournalSettings { keep_free_bytes: u64::MAX, ..settings(folder.path(), 1 << 20) };
+        let mut journal = Journal::start(settings).unwrap();
+        for times in 0..5 {
+            journal.record(trouble(times));
+        }
+        journal.flush(Duration::from_secs(10));
+        let health = journal.health().get();
+        assert_eq!((health.lines, health.lost), (0, 5));
+        assert!(health.trouble.contains("MiB free"), "{health:?}");
+    }
+
+    #[test]
+    fn lost_lines_are_told_once_there_is_room_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let shared = Arc::new(Shared::default());
+        let mut writer = Writer::new(settings.clone(), Arc::clone(&shared));
+        writer.event(1, trouble(1));
+        writer.fail(&io::Error::from_raw_os_error(libc::ENOSPC));
+        writer.event(2, trouble(2));
+        writer.event(3, trouble(3));
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 2);
+        assert!(!shared.trouble.lock().unwrap().is_empty());
+        writer.retry_at = Instant::now();
+        writer.event(4, trouble(4));
+        assert!(shared.trouble.lock().unwrap().is_empty());
+        let (entries, reading) = read_all(&settings.file);
+        let told = Event::Losses(Losses { lost: vec![Loss { what: "journal lines".to_owned(), count: 2 }] });
+        assert_eq!(
+            entries.iter().map(|e| (e.line, &e.event)).collect::<Vec<_>>(),
+            [(0, &trouble(1)), (3, &told), (4, &trouble(4))]
+        );
+        assert_eq!(reading.missing, 2);
+    }
+}
