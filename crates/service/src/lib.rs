@@ -5,11 +5,14 @@
 
 mod address;
 mod connection;
+pub mod control;
 mod error;
 pub mod explain;
+pub mod identity;
 pub mod journal;
 pub mod metrics;
 mod server;
+pub mod state;
 
 pub use address::Address;
 pub use connection::Connection;

@@ -1,0 +1,171 @@
+//! Who may steer whose processes. Pure: facts in, leave or refusal out.
+//!
+//! * Root and the daemon's own user: everything.
+//! * Anybody else: to see the loop's state and their own processes, and to add or remove these. A process is theirs if all four of its user numbers are
+//!   (real, effective, saved, file system) and the kernel lets them look into it (it is dumpable: `/proc/PID` is theirs). Others' processes are
+//!   answered like such as do not exist, so that nothing is told of them.
+
+use numapilot_pilot::event::Target;
+use numapilot_pilot::status::Status;
+
+use super::Request;
+use crate::connection::Peer;
+
+/// What is known of a process when somebody names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Which it is.
+    pub target: Target,
+    /// Real, effective, saved and file-system user.
+    pub uids: [u32; 4],
+    /// Who owns `/proc/PID`: root, where the process is not dumpable.
+    pub owner: u32,
+}
+
+impl ProcessFacts {
+    /// Whether a user owns all of it.
+    #[must_use]
+    pub fn is_wholly_of(&self, uid: u32) -> bool {
+        self.owner == uid && self.uids.iter().all(|&own| own == uid)
+    }
+}
+
+/// A client, and what follows from who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// The client's user.
+    pub uid: u32,
+    /// Root, or the daemon's own user.
+    pub is_master: bool,
+}
+
+impl Authority {
+    /// Of a peer of a daemon that runs as `own_uid`.
+    #[must_use]
+    pub fn of(peer: Peer, own_uid: u32) -> Authority {
+        Authority { uid: peer.uid, is_master: peer.uid == 0 || peer.uid == own_uid }
+    }
+
+    /// Whether a request that names no process may be carried out.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may(&self, request: Request) -> Result<(), String> {
+        let is_open = matches!(request, Request::Status | Request::Add { .. } | Request::Remove { .. });
+        if is_open || self.is_master {
+            return Ok(());
+        }
+        Err("only root and the daemon's own user may do this; you may see, add and remove processes of your own"
+            .to_owned())
+    }
+
+    /// Whether a process may be named; `None` where there is none of that number.
+    ///
+    /// # Errors
+    /// The same words for processes of others as for none.
+    pub fn may_name(&self, pid: u32, process: Option<ProcessFacts>) -> Result<Target, String> {
+        match process {
+            Some(process) if self.is_master || process.is_wholly_of(self.uid) => Ok(process.target),
+            _ if self.is_master => Err(format!("there is no process {pid}")),
+            _ => Err(format!("you have no process {pid}")),
+        }
+    }
+
+    /// What of a status this client may see.
+    #[must_use]
+    pub fn view(&self, status: &Status) -> Status {
+        let mut status = status.clone();
+        if !self.is_master {
+            status.targets.retain(|target| target.target.uid == self.uid);
+            // Free text may name processes.
+            status.policy_says.clear();
+            status.because.clear();
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Every combination of user, process and request.
+
+    use numapilot_pilot::status::TargetStatus;
+
+    use super::*;
+
+    fn peer(uid: u32) -> Peer {
+        Peer { uid, gid: uid, pid: 1 }
+    }
+
+    fn process(uids: [u32; 4], owner: u32) -> Option<ProcessFacts> {
+        let target = Target { pid: 7, start_ticks: 5, uid: uids[0], name: "n".to_owned() };
+        Some(ProcessFacts { target, uids, owner })
+    }
+
+    const ALL: [Request; 7] = [
+        Request::Status,
+        Request::Pause,
+        Request::Resume,
+        Request::Reload,
+        Request::Stop,
+        Request::Add { pid: 7 },
+        Request::Remove { pid: 7 },
+    ];
+
+    #[test]
+    fn masters_may_everything_and_others_little() {
+        for (uid, own, expected) in [(0, 0, 7), (0, 500, 7), (500, 500, 7), (1000, 500, 3), (500, 0, 3)] {
+            let authority = Authority::of(peer(uid), own);
+            assert_eq!(
+                ALL.iter().filter(|r| authority.may(**r).is_ok()).count(),
+                expected,
+                "{uid} of a daemon of {own}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_processes_wholly_ones_own_can_be_named() {
+        let user = Authority::of(peer(1000), 500);
+        assert!(user.may_name(7, process([1000; 4], 1000)).is_ok());
+        let none = user.may_name(7, None).unwrap_err();
+        for (uids, owner) in [
+            ([1001; 4], 1001),
+            ([0; 4], 0),
+            // A set-user-id program that this user started, and one that gave up its rights but could take them back.
+            ([1000, 0, 0, 0], 0),
+            ([1000, 1000, 0, 1000], 0),
+            ([1000, 1000, 0, 1000], 1000),
+            // Not dumpable: it holds secrets.
+            ([1000; 4], 0),
+        ] {
+            assert_eq!(
+                user.may_name(7, process(uids, owner)).unwrap_err(),
+                none,
+                "{uids:?} {owner}: as if there were none"
+            );
+        }
+        let root = Authority::of(peer(0), 0);
+        assert!(root.may_name(7, process([1001; 4], 0)).is_ok());
+        assert!(root.may_name(7, None).is_err());
+    }
+
+    #[test]
+    fn a_view_holds_only_ones_own_processes() {
+        let of = |uid| TargetStatus {
+            target: Target { uid, name: format!("of-{uid}"), ..Target::default() },
+            ..TargetStatus::default()
+        };
+        let status = Status {
+            targets: vec![of(1000), of(1001), of(0)],
+            policy_says: "moved pages of 4711".to_owned(),
+            because: "4711 ended".to_owned(),
+            ..Status::default()
+        };
+        let seen = Authority::of(peer(1000), 0).view(&status);
+        assert_eq!(seen.targets, [of(1000)]);
+        let text = serde_json::to_string(&seen).unwrap();
+        assert!(!text.contains("of-1001") && !text.contains("of-0") && !text.contains("4711"), "{text}");
+        assert_eq!(Authority::of(peer(0), 0).view(&status), status);
+    }
+}

@@ -1,0 +1,73 @@
+//! Which process a number means now, and whose it is.
+
+use std::os::unix::fs::MetadataExt;
+
+use numapilot_pilot::event::Target;
+
+use crate::control::authority::ProcessFacts;
+
+/// Name and start (clock ticks since boot) of a process or thread, from `stat` in this folder of /proc; `None`: it is gone.
+fn stamp(folder: &str) -> Option<(String, u64)> {
+    let text = std::fs::read(format!("{folder}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything, parentheses too.
+    let open = text.iter().position(|&byte| byte == b'(')?;
+    let close = text.iter().rposition(|&byte| byte == b')')?;
+    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    // Field 22; the first after the name is field 3.
+    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    let start = rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
+    Some((name, start))
+}
+
+/// When a thread started, in clock ticks since boot; `None`: it is gone.
+#[must_use]
+pub(crate) fn start_of_thread(pid: u32, tid: u32) -> Option<u64> {
+    stamp(&format!("/proc/{pid}/task/{tid}")).map(|(_, start)| start)
+}
+
+/// What the kernel says of a process; `None`: there is none. Read twice around the users, so that a number that changes hands in between is noticed.
+#[must_use]
+pub fn process(pid: u32) -> Option<ProcessFacts> {
+    let folder = format!("/proc/{pid}");
+    let before = stamp(&folder)?;
+    let owner = std::fs::metadata(&folder).ok()?.uid();
+    let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("Tgid:")?.parse() != Ok(pid) {
+        // A thread's number is no process.
+        return None;
+    }
+    let mut uids = field("Uid:")?.split_ascii_whitespace().map(str::parse::<u32>);
+    let uids: [u32; 4] = [uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?];
+    let after = stamp(&folder)?;
+    let target = Target { pid, start_ticks: after.1, uid: uids[0], name: after.0 };
+    (before.1 == after.1).then_some(ProcessFacts { target, uids, owner })
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process, its threads, and one that is gone.
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_known_and_its_threads_are_none() {
+        let pid = std::process::id();
+        let facts = process(pid).unwrap();
+        // SAFETY: has no preconditions.
+        let uid = unsafe { libc::getuid() };
+        assert_eq!((facts.target.pid, facts.target.uid, facts.uids), (pid, uid, [uid; 4]));
+        assert!(facts.target.start_ticks > 0 && !facts.target.name.is_empty());
+        std::thread::spawn(move || {
+            // SAFETY: has no preconditions.
+            let tid = unsafe { libc::gettid() } as u32;
+            assert_eq!(process(tid), None);
+            assert!(start_of_thread(pid, tid).unwrap() >= facts.target.start_ticks);
+        })
+        .join()
+        .unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(process(child.id()), None);
+    }
+}

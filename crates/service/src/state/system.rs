@@ -1,0 +1,167 @@
+//! Reading and writing settings: the live system, or any other that a test makes.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+use super::Setting;
+use crate::identity;
+
+/// A system whose settings can be read and written.
+pub trait System {
+    /// What a setting holds; `None`: what it belongs to is gone (the thread, the cgroup).
+    ///
+    /// # Errors
+    /// It may not be read.
+    fn read(&self, setting: &Setting) -> io::Result<Option<String>>;
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// It may not be written, or does not take this value.
+    fn write(&self, setting: &Setting, value: &str) -> io::Result<()>;
+
+    /// Whether two values of a setting mean the same.
+    fn is_same(&self, setting: &Setting, a: &str, b: &str) -> bool {
+        match setting {
+            Setting::Sysctl { .. } => a.split_whitespace().eq(b.split_whitespace()),
+            Setting::Cgroup { .. } | Setting::Affinity { .. } => match (numbers(a), numbers(b)) {
+                (Some(a), Some(b)) => a == b,
+                _ => a.trim() == b.trim(),
+            },
+        }
+    }
+
+    /// What tells one boot from another.
+    fn boot(&self) -> String;
+}
+
+/// The numbers of a list such as `0-3,8`; an empty list has none.
+pub(super) fn numbers(list: &str) -> Option<BTreeSet<u32>> {
+    let mut out = BTreeSet::new();
+    for piece in list.trim().split(',').filter(|piece| !piece.is_empty()) {
+        let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last.saturating_sub(first) > 1 << 16 {
+            return None;
+        }
+        out.extend(first..=last);
+    }
+    Some(out)
+}
+
+/// This machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Live;
+
+/// CPUs in the masks that are given to the kernel: more than any has.
+const CPUS: usize = 8192;
+
+impl System for Live {
+    fn read(&self, setting: &Setting) -> io::Result<Option<String>> {
+        match setting {
+            Setting::Sysctl { .. } | Setting::Cgroup { .. } => match std::fs::read_to_string(file(setting)) {
+                Ok(text) => Ok(Some(text.trim_end().to_owned())),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
+                Err(error) => Err(error),
+            },
+            Setting::Affinity { pid, tid, start_ticks } => {
+                if identity::start_of_thread(*pid, *tid) != Some(*start_ticks) {
+                    return Ok(None);
+                }
+                affinity(*tid)
+            }
+        }
+    }
+
+    fn write(&self, setting: &Setting, value: &str) -> io::Result<()> {
+        match setting {
+            Setting::Sysctl { .. } | Setting::Cgroup { .. } => {
+                // One write call, as these files want it; never creates.
+                let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
+                io::Write::write_all(&mut file, value.as_bytes())
+            }
+            Setting::Affinity { tid, .. } => set_affinity(*tid, value),
+        }
+    }
+
+    fn boot(&self) -> String {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    }
+}
+
+fn file(setting: &Setting) -> PathBuf {
+    match setting {
+        Setting::Sysctl { name } => PathBuf::from("/proc/sys").join(name.replace('.', "/")),
+        Setting::Cgroup { file } => PathBuf::from(file),
+        Setting::Affinity { pid, tid, .. } => PathBuf::from(format!("/proc/{pid}/task/{tid}")),
+    }
+}
+
+fn affinity(tid: u32) -> io::Result<Option<String>> {
+    let mut mask = [0_u64; CPUS / 64];
+    // SAFETY: the mask has as many bytes as the call is told.
+    let result = unsafe { libc::sched_getaffinity(tid.cast_signed(), CPUS / 8, mask.as_mut_ptr().cast()) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
+    }
+    let cpus = (0..CPUS as u32).filter(|cpu| mask[*cpu as usize / 64] >> (cpu % 64) & 1 != 0);
+    Ok(Some(cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")))
+}
+
+fn set_affinity(tid: u32, value: &str) -> io::Result<()> {
+    let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is no list of CPUs"));
+    let mut mask = [0_u64; CPUS / 64];
+    for cpu in numbers(value).ok_or_else(no_list)? {
+        *mask.get_mut(cpu as usize / 64).ok_or_else(no_list)? |= 1 << (cpu % 64);
+    }
+    // SAFETY: the mask has as many bytes as the call is told.
+    let result = unsafe { libc::sched_setaffinity(tid.cast_signed(), CPUS / 8, mask.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    //! This thread's affinity, and lists.
+
+    use super::*;
+
+    #[test]
+    fn lists_mean_sets() {
+        assert_eq!(numbers("0-3,8\n").unwrap(), BTreeSet::from([0, 1, 2, 3, 8]));
+        assert_eq!(numbers("").unwrap(), BTreeSet::new());
+        assert_eq!(numbers("0-4000000000"), None);
+        assert_eq!(numbers("a"), None);
+        let setting = Setting::Cgroup { file: "x".to_owned() };
+        assert!(Live.is_same(&setting, "0-3", "3,2,1,0") && !Live.is_same(&setting, "0-3", "0-2"));
+        let setting = Setting::Sysctl { name: "x".to_owned() };
+        assert!(Live.is_same(&setting, "1\n", "1") && !Live.is_same(&setting, "1 2", "12"));
+    }
+
+    #[test]
+    fn affinity_is_read_and_written_and_a_thread_that_is_gone_is_none() {
+        let pid = std::process::id();
+        let setting = std::thread::spawn(move || {
+            // SAFETY: has no preconditions.
+            let tid = unsafe { libc::gettid() } as u32;
+            let start_ticks = identity::start_of_thread(pid, tid).unwrap();
+            let setting = Setting::Affinity { pid, tid, start_ticks };
+            let before = Live.read(&setting).unwrap().unwrap();
+            let first = before.split(',').next().unwrap();
+            Live.write(&setting, first).unwrap();
+            assert_eq!(Live.read(&setting).unwrap().unwrap(), first);
+            Live.write(&setting, &before).unwrap();
+            assert!(Live.write(&setting, "what").is_err());
+            let other = Setting::Affinity { pid, tid, start_ticks: start_ticks + 1 };
+            assert_eq!(Live.read(&other).unwrap(), None, "another thread of this number");
+            setting
+        })
+        .join()
+        .unwrap();
+        assert_eq!(Live.read(&setting).unwrap(), None);
+        let setting = Setting::Sysctl { name: "no.such".to_owned() };
+        assert_eq!(Live.read(&setting).unwrap(), None);
+        assert!(!Live.boot().is_empty());
+    }
+}
