@@ -4,6 +4,9 @@ mod json;
 mod text;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use json::json;
 pub use text::text;
 pub(crate) use words::{evidence_words, nothing_words, subject_words};

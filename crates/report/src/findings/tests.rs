@@ -1,0 +1,59 @@
+//! The findings of small synthetic traces against golden files, and what is said where nothing can be.
+
+use numapilot_fixtures::Kind;
+use numapilot_flows::Filter;
+use numapilot_insight::{Estimate, Findings, Nothing};
+
+use super::{gain_words, json, text};
+use crate::fixture::open;
+use crate::text::Look;
+
+#[test]
+fn findings_read_as_they_did() {
+    let opened = open(Kind::Big, 40_000, 60, 16);
+    let (some, all) = opened.with(Filter::default(), |export| {
+        let found = export.analysis.findings(export.machine);
+        let render = |all| text(&found, export.analysis.trace(), export.machine, all, Look::default());
+        (render(false), render(true))
+    });
+    insta::assert_snapshot!("findings", some);
+    insta::assert_snapshot!("all_findings", all);
+}
+
+#[test]
+fn filters_and_empty_traces_are_no_grounds() {
+    let opened = open(Kind::OneThread, 2000, 20, 1);
+    let filter = Filter { is_write: Some(true), ..Filter::default() };
+    let found = opened.with(filter, |export| export.analysis.findings(export.machine));
+    assert!(found.findings.is_empty() && found.nothing.is_none(), "a filter hides half of the story");
+    assert!(found.cannot_say[0].contains("filters"), "{:?}", found.cannot_say);
+    let opened = open(Kind::Empty, 0, 0, 0);
+    let found = opened.with(Filter::default(), |export| export.analysis.findings(export.machine));
+    assert_eq!(found.nothing, Some(Nothing::NothingSeen));
+}
+
+#[test]
+fn programs_get_the_words_too() {
+    let opened = open(Kind::Big, 40_000, 60, 16);
+    let value = opened.with(Filter::default(), |export| {
+        json(&export.analysis.findings(export.machine), export.analysis.trace(), export.machine)
+    });
+    assert_eq!(value["predicted"], true);
+    let fixes = value["tried_by_many"].as_array().expect("a list");
+    assert!(fixes[0]["says"].as_str().expect("words").contains("numactl"), "{fixes:?}");
+    assert!(value["findings"].is_array());
+}
+
+#[test]
+fn a_loss_keeps_its_sign() {
+    assert_eq!(gain_words(&Estimate { value: -0.051, low: -0.067, high: -0.036 }), "-5.1 % (-6.7 to -3.6), predicted");
+    assert_eq!(gain_words(&Estimate { value: 0.931, low: 0.65, high: 1.21 }), "+93 % (65 to 121), predicted");
+}
+
+#[test]
+fn nothing_is_said_in_whole_sentences() {
+    let found = Findings { nothing: Some(Nothing::HardlyWaits), memory_share: Some(0.004), ..Findings::default() };
+    let opened = open(Kind::OneThread, 100, 4, 1);
+    let words = text(&found, &opened.trace, None, false, Look::default());
+    assert!(words.contains("Nothing to fix: the threads spend 0.4 % of their time waiting for memory"), "{words}");
+}
