@@ -4,6 +4,7 @@
  * there is nothing to check per call but the size (against those that rules take) and, in free, the address (against our own range).
  */
 #define _GNU_SOURCE
+#include "operators.h"
 #include "plan.h"
 
 #include <dlfcn.h>
@@ -244,21 +245,12 @@ NP_EXPORT size_t malloc_usable_size(void *block) {
 
 /* -- C++ -- */
 
-/* The operator behind ours; where the C++ library is out of RTLD_NEXT's sight (RTLD_LOCAL), its own. NULL: there is none. */
+/* Looking it up may allocate: the loader's own blocks are none of a plan's. */
 static NP_COLD void *find_operator(const char *name) {
-    int saved = errno;
     uint32_t busy = np_plan_tls.busy;
     np_plan_tls.busy = 1;
-    void *found = dlsym(RTLD_NEXT, name);
-    if (found == NULL) {
-        void *library = dlopen("libstdc++.so.6", RTLD_NOLOAD | RTLD_LAZY);
-        if (library != NULL) {
-            found = dlsym(library, name);
-            dlclose(library);
-        }
-    }
+    void *found = np_find_operator(name, dlclose);
     np_plan_tls.busy = busy;
-    errno = saved;
     return found;
 }
 
@@ -287,7 +279,7 @@ static inline bool is_plain(void) {
 }
 
 /* A call of the next operator comes last, so that an exception finds nothing of ours on its way. */
-#define NEW(name, parameters, arguments, align, throws)                                             \
+#define NEW(name, is_array, parameters, arguments, align, throws)                                             \
     void *name parameters;                                                                          \
     NP_EXPORT void *name parameters {                                                               \
         static void *(*next) parameters;                                                            \
@@ -304,14 +296,7 @@ static inline bool is_plain(void) {
         return next arguments;                                                                      \
     }
 
-NEW(_Znwm, (size_t bytes), (bytes), 0, true)
-NEW(_Znam, (size_t bytes), (bytes), 0, true)
-NEW(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag), 0, false)
-NEW(_ZnamRKSt9nothrow_t, (size_t bytes, const void *tag), (bytes, tag), 0, false)
-NEW(_ZnwmSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment), alignment, true)
-NEW(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment), alignment, true)
-NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *tag), (bytes, alignment, tag), alignment, false)
-NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *tag), (bytes, alignment, tag), alignment, false)
+#include "operators.h"
 
 #define DELETE(name, parameters, arguments)                                  \
     void name parameters;                                                    \
@@ -326,15 +311,4 @@ NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const v
         else next arguments;                                                 \
     }
 
-DELETE(_ZdlPv, (void *block), (block))
-DELETE(_ZdaPv, (void *block), (block))
-DELETE(_ZdlPvm, (void *block, size_t bytes), (block, bytes))
-DELETE(_ZdaPvm, (void *block, size_t bytes), (block, bytes))
-DELETE(_ZdlPvRKSt9nothrow_t, (void *block, const void *tag), (block, tag))
-DELETE(_ZdaPvRKSt9nothrow_t, (void *block, const void *tag), (block, tag))
-DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))
-DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))
-DELETE(_ZdlPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))
-DELETE(_ZdaPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *tag), (block, alignment, tag))
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *tag), (block, alignment, tag))
+#include "operators.h"
