@@ -24,6 +24,7 @@ pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
 pub use watch::MapsArgs;
+pub use watch::StatArgs;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -69,6 +70,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Check a plan file
     Plan(PlanArgs),
+    /// Show the seven NUMA metrics of a command, a process or the machine, and what the kernel counts
+    Stat(Box<StatArgs>),
     /// Show a process's memory by object and node, and what lies far from its threads
     Maps(Box<MapsArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)

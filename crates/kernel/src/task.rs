@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::KernelError;
 
@@ -101,6 +102,14 @@ impl Process {
         self.pid
     }
 
+    /// Waits until it ends, the time is over, or a signal is caught, whichever comes first.
+    pub fn wait(&self, time: Duration) {
+        let millis = libc::c_int::try_from(time.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX);
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, millis) };
+    }
+
     /// Whether it still runs (a zombie does not).
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -132,9 +141,11 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let process = Process::open(child.id()).unwrap();
         assert!(process.is_running());
+        process.wait(Duration::from_millis(1));
         child.kill().unwrap();
-        child.wait().unwrap();
+        process.wait(Duration::from_secs(100));
         assert!(!process.is_running());
+        child.wait().unwrap();
         assert!(matches!(Process::open(child.id()), Err(KernelError::Gone { .. })));
         assert!(matches!(threads_of(child.id()), Err(KernelError::Gone { .. })));
     }

@@ -5,11 +5,16 @@
 //! end at any moment: that is an answer, not an error. A figure that cannot be had here says why, and is never a zero.
 
 mod error;
+pub mod figures;
 #[cfg(test)]
 mod fixture;
+pub mod live;
 pub mod maps;
 mod places;
+pub mod replay;
 pub mod root;
+pub mod signals;
+pub mod stat;
 mod task_stat;
 
 pub use error::WatchError;

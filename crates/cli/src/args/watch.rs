@@ -88,3 +88,60 @@ fn interval(text: &str) -> Result<Duration, String> {
         false => Err("at least 10ms".to_owned()),
     }
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot stat -- ./app args                        a command, from its start to its end
+  numapilot stat -I 1 -- ./app args                   a line every second meanwhile
+  numapilot stat -r 5 -- ./app args                   five times, with the spread
+  numapilot stat --pid 4711 --for 10                  a running process for 10 seconds, with its memory as numastat -p shows it
+  numapilot stat --system --csv -I 500ms > stat.csv   the whole machine, until interrupted
+  numapilot stat --replay app.numatrace --machine epyc-2s-nps4 -I 100ms    a recorded trace on a simulated machine
+
+Each of the seven metrics comes from the best source that this machine has and is labelled with it; for the rest the reason is given. docs/watch.md says what
+each figure is. Exit status: the command's own; else 0.")]
+pub struct StatArgs {
+    /// Watch these processes, with all that they start
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["system", "command", "replay"])]
+    pub pid: Vec<u32>,
+    /// Watch the whole machine
+    #[arg(long, short = 'a', conflicts_with_all = ["command", "replay"])]
+    pub system: bool,
+    /// A line for each interval (1, 100ms)
+    #[arg(long, short = 'I', value_name = "TIME", value_parser = interval)]
+    pub interval: Option<Duration>,
+    /// Every interval in full rather than in one line
+    #[arg(long, requires = "interval")]
+    pub full: bool,
+    /// End after this time [default: 1 s for the whole machine; else until the processes end]
+    #[arg(long = "for", value_name = "TIME", value_parser = interval)]
+    pub run_for: Option<Duration>,
+    /// Run the command so often, and show means and spreads
+    #[arg(long, short, value_name = "N", default_value_t = 1, requires = "command",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Show a recorded trace, replayed on a simulated machine
+    #[arg(long, value_name = "TRACE")]
+    pub replay: Option<PathBuf>,
+    /// The simulated machine: model name or file [default: the one it was recorded on]
+    #[arg(long, short, value_name = "NAME|FILE", requires = "replay")]
+    pub machine: Option<String>,
+    /// Placement of the replayed program's pages: first-touch or interleave
+    #[arg(long, value_name = "POLICY", default_value = "first-touch", requires = "replay")]
+    pub policy: String,
+    /// Print JSON, a line for each interval
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV: a line for each figure
+    #[arg(long)]
+    pub csv: bool,
+    /// Write to this file rather than to standard error (commands) or standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookArgs,
+    /// The command
+    #[arg(last = true, value_name = "PROGRAM ARGS", conflicts_with = "replay")]
+    pub command: Vec<std::ffi::OsString>,
+}

@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod shell;
 mod simulate;
+mod stat;
 mod summary;
 mod topo;
 mod traced;
@@ -43,6 +44,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Stat(arguments) => stat::run(&arguments),
         Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),

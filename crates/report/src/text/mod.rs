@@ -23,6 +23,7 @@ pub use overview::headline;
 pub use style::Look;
 pub use style::clean;
 pub use style::shorten;
+pub use style::wrap;
 pub use table::Align;
 pub use table::Table;
 pub use threads::thread;

@@ -306,7 +306,10 @@ fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
 }
 
 /// `perf_event_open(2)`; `pid` 0: this thread, -1: everybody; `leader` -1: none.
-pub(crate) fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// The kernel's answer.
+pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
     let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // The kernel may write its own size into the description.
     let mut bytes = *bytes;

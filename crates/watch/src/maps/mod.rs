@@ -7,6 +7,7 @@
 mod area;
 mod csv;
 mod json;
+mod numastat;
 mod object;
 mod text;
 
@@ -14,7 +15,9 @@ pub use area::Area;
 pub use area::Kind;
 pub use csv::csv;
 pub use csv::csv_heading;
+pub(crate) use csv::quoted;
 pub use json::json;
+pub use numastat::NUMASTAT_KINDS;
 pub use object::Key;
 pub use object::Object;
 pub use text::TextOptions;

@@ -1,0 +1,279 @@
+//! `numapilot stat`.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitCode;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use numapilot_kernel::task::Process;
+use numapilot_machine::Machine;
+use numapilot_report::text::Look;
+use numapilot_sources::doctor;
+use numapilot_watch::WatchError;
+use numapilot_watch::figures::Interval;
+use numapilot_watch::live::Live;
+use numapilot_watch::live::LiveOptions;
+use numapilot_watch::live::counters::Scope;
+use numapilot_watch::maps::Reader;
+use numapilot_watch::replay;
+use numapilot_watch::replay::ReplayOptions;
+use numapilot_watch::root::Root;
+use numapilot_watch::signals;
+use numapilot_watch::stat;
+use numapilot_watch::stat::Repeats;
+use numapilot_watch::stat::Stat;
+
+use crate::args::StatArgs;
+use crate::output;
+
+/// How long the machine is looked at where nothing says.
+const SYSTEM_TIME: Duration = Duration::from_secs(1);
+/// A pause is no longer, so that a signal between two of them is not missed for long.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Shows intervals.
+pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
+    let mut out = Output::new(arguments)?;
+    if let Some(trace) = &arguments.replay {
+        return run_replay(arguments, trace, &mut out).map(|()| ExitCode::SUCCESS);
+    }
+    signals::catch().context("signals")?;
+    if !arguments.command.is_empty() {
+        return run_command(arguments, &mut out);
+    }
+    let processes: Vec<Process> = arguments.pid.iter().map(|pid| Process::open(*pid)).collect::<Result<_, _>>()?;
+    let scope = if processes.is_empty() { Scope::System } else { Scope::Processes(arguments.pid.clone()) };
+    let mut watched = Watched::open(arguments, scope)?;
+    let default = processes.is_empty().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
+    let whole = watched.follow(arguments, &mut out, &processes, arguments.run_for.or(default))?;
+    out.summary(&whole, arguments.interval.is_some())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
+    let mut repeats = Repeats::default();
+    let mut code = 0;
+    for _ in 0..arguments.repeat {
+        let mut watched = Watched::open(arguments, Scope::Children)?;
+        let mut child = start(arguments)?;
+        watched.pids = vec![child.id()];
+        let process = Process::open(child.id())?;
+        let whole = watched.follow(arguments, out, &[process], arguments.run_for)?;
+        code = status_of(&mut child)?;
+        repeats.add(&whole);
+        if arguments.repeat == 1 {
+            out.summary(&whole, arguments.interval.is_some())?;
+        }
+        if signals::caught().is_some() {
+            break;
+        }
+    }
+    if arguments.repeat > 1 {
+        out.repeats(&repeats)?;
+    }
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn start(arguments: &StatArgs) -> Result<Child> {
+    let program = &arguments.command[0];
+    Command::new(program)
+        .args(&arguments.command[1..])
+        .spawn()
+        .with_context(|| format!("{}", program.to_string_lossy()))
+}
+
+/// The command's status as shells give it. One that outlives `--for` is ended.
+fn status_of(child: &mut Child) -> Result<i32> {
+    let ended = child.try_wait().context("the command")?;
+    let status = match ended {
+        Some(status) => status,
+        None => {
+            if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+                // SAFETY: a signal to our own child, which has not been waited for.
+                unsafe { libc::kill(pid, libc::SIGTERM) };
+            }
+            child.wait().context("the command")?
+        }
+    };
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// The live machine, and the processes whose memory is shown.
+struct Watched {
+    live: Live,
+    reader: Reader,
+    pids: Vec<u32>,
+    last_memory: Vec<numapilot_watch::maps::MemoryMap>,
+}
+
+impl Watched {
+    fn open(arguments: &StatArgs, scope: Scope) -> Result<Watched> {
+        let machine = Machine::live()?;
+        let options = LiveOptions { scope: Some(scope), ..options() };
+        let live = Live::open(Root::default(), machine, &options);
+        Ok(Watched { live, reader: Reader::default(), pids: arguments.pid.clone(), last_memory: Vec::new() })
+    }
+
+    /// Watches until it `ends`, the time is over, or a signal says so; what happened in all of it.
+    fn follow(
+        &mut self,
+        arguments: &StatArgs,
+        out: &mut Output,
+        processes: &[Process],
+        limit: Option<Duration>,
+    ) -> Result<Stat> {
+        let ends = || !processes.is_empty() && !processes.iter().any(Process::is_running);
+        let began = Instant::now();
+        let whole = self.live.whole();
+        let mut next = arguments.interval;
+        loop {
+            let elapsed = began.elapsed();
+            let is_over = ends() || limit.is_some_and(|limit| elapsed >= limit) || signals::caught().is_some();
+            if is_over {
+                break;
+            }
+            if let (Some(at), Some(interval)) = (next, arguments.interval)
+                && elapsed >= at
+            {
+                let stat = Stat { interval: self.live.interval(), memory: self.memory() };
+                out.interval(&stat)?;
+                next = Some(at + interval);
+            }
+            let until = [next, limit].into_iter().flatten().map(|at| at.saturating_sub(began.elapsed())).min();
+            let pause = until.unwrap_or(PATIENCE).min(PATIENCE);
+            match processes.iter().find(|process| process.is_running()) {
+                Some(process) => process.wait(pause),
+                None => signals::sleep(pause),
+            }
+        }
+        Ok(Stat { interval: whole.interval(&mut self.live), memory: self.memory() })
+    }
+
+    /// Memory of the processes; of those that have ended, as it was last seen.
+    fn memory(&mut self) -> Vec<numapilot_watch::maps::MemoryMap> {
+        let (live, reader) = (&self.live, &mut self.reader);
+        let maps: Vec<_> =
+            self.pids.iter().filter_map(|pid| reader.read(live.root(), live.machine(), *pid).ok()).collect();
+        if !maps.is_empty() {
+            self.last_memory = maps;
+        }
+        self.last_memory.clone()
+    }
+}
+
+/// What is not counted here, in the words of `numapilot doctor`.
+pub fn options() -> LiveOptions {
+    let diagnosis = doctor::diagnose(&doctor::probe());
+    let pmu = diagnosis.engine("pmu");
+    let obstacle = pmu.and_then(|finding| finding.obstacles.first());
+    let no_latency = match obstacle {
+        Some(obstacle) => {
+            format!("nothing counts latencies, and they cannot be sampled: {} ({})", obstacle.reason, obstacle.remedy)
+        }
+        None => "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
+    };
+    LiveOptions { scope: None, no_pmu: obstacle.map(|obstacle| obstacle.reason.clone()), no_latency }
+}
+
+fn run_replay(arguments: &StatArgs, trace: &std::path::Path, out: &mut Output) -> Result<()> {
+    let machine = arguments.machine.as_deref().map(Machine::load).transpose().context("--machine")?;
+    let length = arguments.run_for.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let options =
+        |interval_ns: u64| ReplayOptions { policy: arguments.policy.clone(), interval_ns, length_ns: length, seed: 1 };
+    if let Some(interval) = arguments.interval {
+        let replayed =
+            replay::replay(trace, machine.clone(), &options(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)))?;
+        for frame in replayed.frames {
+            out.interval(&Stat { interval: frame.interval, memory: Vec::new() })?;
+        }
+    }
+    // The whole is one long interval.
+    let replayed = replay::replay(trace, machine, &options(u64::MAX / 2))?;
+    let whole = replayed
+        .frames
+        .into_iter()
+        .next()
+        .ok_or(WatchError::Option { option: "--replay", why: "the replay has no length".to_owned() })?;
+    let interval = Interval { notes: replayed.notes, ..whole.interval };
+    out.summary(&Stat { interval, memory: Vec::new() }, arguments.interval.is_some())
+}
+
+/// Where results go, and in which form.
+struct Output {
+    to: Box<dyn Write>,
+    form: Form,
+    full: bool,
+    look: Look,
+    is_first: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+    Csv,
+}
+
+impl Output {
+    fn new(arguments: &StatArgs) -> Result<Output> {
+        // A command's own output stays its own.
+        let to: Box<dyn Write> = match &arguments.output {
+            Some(path) => {
+                Box::new(File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?)
+            }
+            None if arguments.command.is_empty() => Box::new(std::io::stdout()),
+            None => Box::new(std::io::stderr()),
+        };
+        let form = match (arguments.json, arguments.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Text,
+        };
+        let mut look = output::look(&arguments.look);
+        look.colour &= arguments.output.is_none();
+        Ok(Output { to, form, full: arguments.full, look, is_first: true })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush()).context("output")
+    }
+
+    fn interval(&mut self, stat: &Stat) -> Result<()> {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let text = match self.form {
+            Form::Json => serde_json::to_string(&stat::json(stat)).context("JSON")? + "\n",
+            Form::Csv if is_first => stat::csv_heading().to_owned() + &stat::csv(stat),
+            Form::Csv => stat::csv(stat),
+            Form::Text if self.full => stat::text(stat, self.look) + "\n",
+            Form::Text if is_first => stat::brief_heading(&stat.interval, self.look) + &stat::brief(&stat.interval),
+            Form::Text => stat::brief(&stat.interval),
+        };
+        self.write(&text)
+    }
+
+    /// The whole; after intervals only for people.
+    fn summary(&mut self, stat: &Stat, after_intervals: bool) -> Result<()> {
+        match (self.form, after_intervals) {
+            (Form::Text, true) => self.write(&("\n".to_owned() + &stat::text(stat, self.look))),
+            (Form::Text, false) => self.write(&stat::text(stat, self.look)),
+            (_, true) => Ok(()),
+            (Form::Json, false) => {
+                self.write(&(serde_json::to_string_pretty(&stat::json(stat)).context("JSON")? + "\n"))
+            }
+            (Form::Csv, false) => self.interval(stat),
+        }
+    }
+
+    fn repeats(&mut self, repeats: &Repeats) -> Result<()> {
+        match self.form {
+            Form::Json => self.write(&(serde_json::to_string_pretty(&repeats.json()).context("JSON")? + "\n")),
+            _ => self.write(&repeats.text(self.look)),
+        }
+    }
+}

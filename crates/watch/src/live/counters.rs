@@ -1,0 +1,451 @@
+//! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs. An event per CPU, so that counts can be
+//! told by node; nothing is sampled. Where more events are wanted than the hardware has counters, the kernel takes turns, and counts are scaled.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+
+use numapilot_machine::Machine;
+use numapilot_perf::EventAttr;
+use numapilot_perf::abi::attr_flag;
+use numapilot_perf::abi::event_type;
+use numapilot_perf::abi::read_format;
+use numapilot_sources::live::event::EventRequest;
+use numapilot_sources::live::open::open_event;
+
+use crate::figures::EventFigures;
+use crate::figures::Told;
+use crate::root::Root;
+
+/// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id`: reads of memory by node, all or those that went elsewhere.
+const NODE_READ: u64 = 6;
+const MISS: u64 = 1 << 16;
+
+/// An event of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// As perf writes it.
+    pub name: &'static str,
+    kind: u32,
+    config: u64,
+}
+
+const fn event(name: &'static str, kind: u32, config: u64) -> Event {
+    Event { name, kind, config }
+}
+
+/// What is counted, in the order in which it is shown. Numbers: `include/uapi/linux/perf_event.h`.
+pub const EVENTS: [Event; 10] = [
+    event("task-clock", event_type::SOFTWARE, 1),
+    event("context-switches", event_type::SOFTWARE, 3),
+    event("cpu-migrations", event_type::SOFTWARE, 4),
+    event("minor-faults", event_type::SOFTWARE, 5),
+    event("major-faults", event_type::SOFTWARE, 6),
+    event("cycles", event_type::HARDWARE, 0),
+    event("instructions", event_type::HARDWARE, 1),
+    event("cache-misses", event_type::HARDWARE, 3),
+    event("node-loads", event_type::HW_CACHE, NODE_READ),
+    event("node-load-misses", event_type::HW_CACHE, NODE_READ | MISS),
+];
+const COUNT: usize = EVENTS.len();
+/// An event that ran for this share of the time counted all of it: tasks' times are summed up from many short ones.
+const ALL_THE_TIME: f64 = 0.99;
+
+/// Whose events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What the calling thread starts from now on, from its `exec` on.
+    Children,
+    /// These processes with all their threads, and what they start from now on.
+    Processes(Vec<u32>),
+    /// Everything on every CPU.
+    System,
+}
+
+/// A count as the kernel gives it (`PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    value: u64,
+    enabled: u64,
+    running: u64,
+}
+
+impl Raw {
+    fn since(self, before: Raw) -> Raw {
+        Raw {
+            value: self.value.saturating_sub(before.value),
+            enabled: self.enabled.saturating_sub(before.enabled),
+            running: self.running.saturating_sub(before.running),
+        }
+    }
+
+    /// Scaled to all of the time; exact where it counted all the time.
+    fn scaled(self) -> f64 {
+        match (self.enabled, self.running) {
+            (enabled, running) if enabled == running => self.value as f64,
+            (_, 0) => 0.0,
+            (enabled, running) => self.value as f64 * enabled as f64 / running as f64,
+        }
+    }
+}
+
+struct Open {
+    fd: OwnedFd,
+    event: usize,
+    /// Node of its CPU, as an index.
+    node: Option<usize>,
+}
+
+/// Opened events.
+#[derive(Default)]
+pub struct Counters {
+    open: Vec<Open>,
+    /// Why an event could not be opened.
+    refused: [Option<String>; COUNT],
+    node_loads_are_all: Option<bool>,
+    /// They are of tasks, an event for each CPU.
+    is_of_tasks: bool,
+    cpus: usize,
+}
+
+/// Counts at a moment, in the order of the opened events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountersReading(Vec<Raw>);
+
+/// Sums by event, of everything or of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    counts: [Option<f64>; COUNT],
+    running: [f64; COUNT],
+}
+
+impl Counters {
+    /// Opens what can be opened; the rest has its reason. `because`: why this machine's processor offers no events of its own, where that is known.
+    #[must_use]
+    pub fn open(root: &Root, machine: &Machine, scope: &Scope, because: Option<&str>) -> Counters {
+        raise_descriptor_limit();
+        let mut counters = Counters {
+            node_loads_are_all: node_loads_are_all(root),
+            is_of_tasks: *scope != Scope::System,
+            cpus: machine.online_cpu_count(),
+            ..Counters::default()
+        };
+        for (index, event) in EVENTS.iter().enumerate() {
+            let opened = counters.open.len();
+            if let Err(error) = counters.open_one(index, machine, scope) {
+                counters.open.truncate(opened);
+                counters.refused[index] = Some(reason(event, &error, because));
+            }
+        }
+        counters
+    }
+
+    /// Nothing is opened, for this reason.
+    #[must_use]
+    pub fn none(why: &str) -> Counters {
+        Counters { refused: std::array::from_fn(|_| Some(why.to_owned())), ..Counters::default() }
+    }
+
+    fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope) -> io::Result<()> {
+        let tasks: Vec<libc::pid_t> = match scope {
+            Scope::Children => vec![0],
+            Scope::System => vec![-1],
+            Scope::Processes(pids) => {
+                let threads = pids.iter().flat_map(|pid| numapilot_kernel::task::threads_of(*pid).unwrap_or_default());
+                threads.filter_map(|tid| libc::pid_t::try_from(tid).ok()).collect()
+            }
+        };
+        for task in tasks {
+            for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
+                let node = cpu.node.and_then(|node| machine.node_index(node));
+                match open_for(&EVENTS[index], scope, task, cpu.id.0) {
+                    Ok(fd) => self.open.push(Open { fd, event: index, node }),
+                    // A thread that ended, or a CPU that went offline, since it was listed.
+                    Err(error) if is_about_one(&error, scope, cpu.id.0) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every counter.
+    #[must_use]
+    pub fn read(&self) -> CountersReading {
+        CountersReading(self.open.iter().map(|open| read_one(&open.fd).unwrap_or_default()).collect())
+    }
+
+    /// Sums between two readings; of a node (as an index) or of all.
+    #[must_use]
+    pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<usize>) -> Sums {
+        let since = |index: usize| {
+            let now = now.0.get(index).copied().unwrap_or_default();
+            now.since(before.0.get(index).copied().unwrap_or_default())
+        };
+        let mut sums = Sums { running: [1.0; COUNT], ..Sums::default() };
+        let mut all = [Raw::default(); COUNT];
+        for (index, open) in self.open.iter().enumerate() {
+            let since = since(index);
+            let sum = &mut all[open.event];
+            (sum.enabled, sum.running) = (sum.enabled + since.enabled, sum.running + since.running);
+            if node.is_none() || open.node == node {
+                sum.value += since.value;
+            }
+        }
+        for (event, sum) in all.iter().enumerate().filter(|(event, _)| self.refused[*event].is_none()) {
+            // A task's event of one CPU is enabled, and does not run, while the task is on another.
+            let enabled =
+                if self.is_of_tasks { sum.enabled as f64 / self.cpus.max(1) as f64 } else { sum.enabled as f64 };
+            let is_hardware = EVENTS[event].kind != event_type::SOFTWARE;
+            let took_turns = is_hardware && (sum.running as f64) < enabled * ALL_THE_TIME;
+            sums.running[event] = if took_turns { sum.running as f64 / enabled } else { 1.0 };
+            let scale = if took_turns && sum.running > 0 { 1.0 / sums.running[event] } else { 1.0 };
+            sums.counts[event] = Some(sum.value as f64 * scale);
+        }
+        sums
+    }
+
+    /// The events of the catalogue with their counts.
+    #[must_use]
+    pub fn figures(&self, sums: &Sums) -> Vec<EventFigures> {
+        let of = |index: usize| {
+            let source = if EVENTS[index].kind == event_type::SOFTWARE { "kernel" } else { "core PMU" };
+            let why = self.refused[index].as_deref().unwrap_or_default();
+            let count = match (sums.counts[index], sums.running[index] < 1.0) {
+                (Some(count), true) => Told::estimate(count, source),
+                (count, _) => Told::of(count, source, why),
+            };
+            EventFigures { name: EVENTS[index].name, count, running: sums.running[index] }
+        };
+        (0..COUNT).map(of).collect()
+    }
+
+    /// Instructions per cycle.
+    #[must_use]
+    pub fn ipc(&self, sums: &Sums) -> Told {
+        self.ratio(sums, "instructions", "cycles", 1.0, "core PMU (instructions, cycles)")
+    }
+
+    /// Last-level misses per 1,000 instructions.
+    #[must_use]
+    pub fn l3_mpki(&self, sums: &Sums) -> Told {
+        self.ratio(sums, "cache-misses", "instructions", 1000.0, "core PMU (cache-misses, instructions)")
+    }
+
+    /// Share of memory reads that the node's own memory answered.
+    #[must_use]
+    pub fn local_share(&self, sums: &Sums) -> Told {
+        let of = |name: &str| sums.counts[position(name)];
+        let why = self.refused[position("node-loads")].as_deref().unwrap_or("no memory reads in the interval");
+        let (Some(loads), Some(misses)) = (of("node-loads"), of("node-load-misses")) else {
+            return Told::Missing(why.to_owned());
+        };
+        let share = match self.node_loads_are_all {
+            None => return Told::Missing("what node-loads counts on this processor is not known".into()),
+            Some(true) => 1.0 - misses / loads,
+            Some(false) => loads / (loads + misses),
+        };
+        Told::of(
+            Some(share).filter(|share| (0.0..=1.0).contains(share)),
+            "core PMU (node-loads, node-load-misses)",
+            why,
+        )
+    }
+
+    fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64, source: &str) -> Told {
+        let refused = |name: &str| self.refused[position(name)].as_deref();
+        let why = refused(over).or(refused(under)).unwrap_or("nothing ran in the interval");
+        let ratio = sums.counts[position(over)].zip(sums.counts[position(under)]).filter(|(_, under)| *under > 0.0);
+        Told::of(ratio.map(|(over, under)| over / under * scale), source, why)
+    }
+}
+
+fn position(name: &str) -> usize {
+    EVENTS.iter().position(|event| event.name == name).unwrap_or(0)
+}
+
+/// Opens `event`; without the kernel's part where that is refused.
+fn open_for(event: &Event, scope: &Scope, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+    let mut flags = 0;
+    if *scope != Scope::System {
+        flags |= 1 << attr_flag::INHERIT;
+    }
+    if *scope == Scope::Children {
+        flags |= 1 << attr_flag::DISABLED | 1 << attr_flag::ENABLE_ON_EXEC;
+    }
+    let user = 1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV;
+    let opened = open_attr(event.kind, event.config, flags, task, cpu);
+    match opened {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+            open_attr(event.kind, event.config, flags | user, task, cpu)
+        }
+        other => other,
+    }
+}
+
+fn open_attr(kind: u32, config: u64, flags: u64, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+    open_counter(EventAttr { kind, config, flags, ..EventAttr::default() }, task, cpu)
+}
+
+/// Opens a counting event that any description gives.
+pub fn open_counter(attr: EventAttr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+    let read_format = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
+    let request = EventRequest { attr: EventAttr { read_format, ..attr }, ..EventRequest::default() };
+    open_event(&request.bytes(&request.attr, 0), task, cpu, -1)
+}
+
+/// Reads a counter.
+pub fn read_one(fd: &OwnedFd) -> Option<Raw> {
+    let mut figures = [0_u64; 3];
+    let bytes = size_of_val(&figures);
+    // SAFETY: at most `bytes` are written to the array.
+    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
+    let [value, enabled, running] = figures;
+    (usize::try_from(read) == Ok(bytes)).then_some(Raw { value, enabled, running })
+}
+
+/// The scaled count between two readings of one counter.
+#[must_use]
+pub fn scaled_since(before: Raw, now: Raw) -> f64 {
+    now.since(before).scaled()
+}
+
+fn is_about_one(error: &io::Error, scope: &Scope, cpu: u32) -> bool {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => matches!(scope, Scope::Processes(_)),
+        // Of the first CPU it means that the event is not there at all.
+        Some(libc::ENODEV) => cpu != 0,
+        _ => false,
+    }
+}
+
+fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
+    let paranoid = numapilot_kernel::sysctl::perf_event_paranoid();
+    match (error.raw_os_error(), paranoid) {
+        (Some(libc::EACCES | libc::EPERM), Some(level)) => {
+            format!(
+                "{}: the kernel refuses (kernel.perf_event_paranoid is {level}); run as root or with CAP_PERFMON",
+                event.name
+            )
+        }
+        (Some(libc::EACCES | libc::EPERM | libc::ENOSYS), _) => {
+            format!("{}: this process may open no events (a container's seccomp profile?)", event.name)
+        }
+        (Some(libc::EMFILE), _) => format!("{}: too many open files; raise `ulimit -n`", event.name),
+        (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL), _)
+            if event.kind != event_type::SOFTWARE =>
+        {
+            match because {
+                Some(because) => because.to_owned(),
+                None => format!("the processor (or virtual machine) does not offer {}", event.name),
+            }
+        }
+        _ => format!("{}: {error}", event.name),
+    }
+}
+
+/// Whether the kernel's `node-loads` counts all reads from memory (AMD before Zen, Intel before Skylake) or the local ones only (Intel since), so that
+/// the misses come on top; `None` where nobody says. `arch/x86/events/intel/core.c` (`*_hw_cache_extra_regs`), `arch/x86/events/amd/core.c`.
+fn node_loads_are_all(root: &Root) -> Option<bool> {
+    const INTEL_BEFORE_SKYLAKE: [u64; 23] = [
+        0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f,
+        0x56, 0x0f, 0x17, 0x1d, 0x16,
+    ];
+    let text = root.text("proc/cpuinfo")?;
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    match field("vendor_id")?.as_str() {
+        "AuthenticAMD" => Some(true),
+        "GenuineIntel" => Some(INTEL_BEFORE_SKYLAKE.contains(&field("model")?.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls read and write one rlimit of our own.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Arithmetic of counts, and events of this machine.
+
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn counts_are_scaled_by_their_share_of_the_time() {
+        let before = Raw { value: 100, enabled: 1000, running: 1000 };
+        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 2000 }), 100.0);
+        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 3000 }), 50.0);
+        assert_eq!(scaled_since(before, Raw { value: 100, enabled: 3000, running: 1000 }), 0.0);
+    }
+
+    fn sums(counts: &[(&str, f64)]) -> Sums {
+        let mut sums = Sums { running: [1.0; COUNT], ..Sums::default() };
+        counts.iter().for_each(|(name, count)| sums.counts[position(name)] = Some(*count));
+        sums
+    }
+
+    #[test]
+    fn metrics_are_ratios_of_counts_and_say_why_they_are_not() {
+        let sums = sums(&[
+            ("cycles", 2000.0),
+            ("instructions", 3000.0),
+            ("cache-misses", 6.0),
+            ("node-loads", 8.0),
+            ("node-load-misses", 2.0),
+        ]);
+        let of = |all: Option<bool>| Counters { node_loads_are_all: all, ..Counters::default() };
+        assert_eq!(of(None).ipc(&sums).value(), Some(1.5));
+        assert_eq!(of(None).l3_mpki(&sums).value(), Some(2.0));
+        assert_eq!(of(Some(true)).local_share(&sums).value(), Some(0.75));
+        assert_eq!(of(Some(false)).local_share(&sums).value(), Some(0.8));
+        assert_eq!(of(None).local_share(&sums).value(), None);
+        let none = Counters::none("no counters in this virtual machine");
+        assert_eq!(none.ipc(&Sums::default()), Told::Missing("no counters in this virtual machine".into()));
+    }
+
+    #[test]
+    fn what_node_loads_means_goes_by_the_processor() {
+        let of = |text: &str| {
+            let tree = Tree::empty();
+            tree.put("proc/cpuinfo", text);
+            node_loads_are_all(&tree.root())
+        };
+        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 79\nmodel name\t: Xeon"), Some(true));
+        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 143\n"), Some(false));
+        assert_eq!(of("vendor_id\t: AuthenticAMD\nmodel : 1\n"), Some(true));
+        assert_eq!(of("CPU implementer\t: 0x41\n"), None);
+    }
+
+    #[test]
+    fn faults_of_a_command_are_counted_from_its_exec_on() {
+        let (root, machine) = (Root::default(), Machine::live().unwrap());
+        let counters = Counters::open(&root, &machine, &Scope::Children, None);
+        if let Some(why) = &counters.refused[position("minor-faults")] {
+            return eprintln!("skipped: {why}");
+        }
+        let before = counters.read();
+        // A buffer of 3,072 pages more in the second command than in the first.
+        let run = |bytes: &str| {
+            let arguments = ["if=/dev/zero", "of=/dev/null", "count=1", "status=none", bytes];
+            assert!(std::process::Command::new("dd").args(arguments).status().unwrap().success());
+            let sums = counters.sums(&before, &counters.read(), None);
+            sums.counts[position("minor-faults")].unwrap()
+        };
+        let (first, both) = (run("bs=4k"), run("bs=12292k"));
+        let more = both - 2.0 * first;
+        // Large pages, where the system gives them for any mapping, fault once per 512.
+        assert!((3060.0..3120.0).contains(&more) || (0.0..60.0).contains(&more), "{first} then {both}");
+        assert!(counters.sums(&before, &counters.read(), Some(0)).counts[position("minor-faults")].unwrap() > 0.0);
+    }
+}

@@ -1,0 +1,214 @@
+//! What every kernel counts, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
+//! (`/proc/vmstat`). One reading is a moment; two make an interval.
+
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+
+use crate::figures::NodeFigures;
+use crate::figures::NumaStat;
+use crate::figures::Told;
+use crate::root::Root;
+use crate::root::number;
+
+/// Counters of `/proc/vmstat` that tell of NUMA, in the order in which they are shown.
+pub const VM_COUNTERS: [&str; 8] = [
+    "numa_pte_updates",
+    "numa_hint_faults",
+    "numa_hint_faults_local",
+    "numa_pages_migrated",
+    "pgmigrate_success",
+    "pgmigrate_fail",
+    "thp_migration_success",
+    "thp_migration_fail",
+];
+
+/// The kernel's counters at a moment, nodes in the machine's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelReading {
+    numastat: Vec<NumaStat>,
+    /// Total and free bytes.
+    memory: Vec<(u64, u64)>,
+    /// Busy and all clock ticks, summed over the node's CPUs.
+    ticks: Vec<(u64, u64)>,
+    /// As in [`VM_COUNTERS`]; `None`: this kernel has no such counter.
+    vm: [Option<u64>; VM_COUNTERS.len()],
+}
+
+impl KernelReading {
+    /// Reads all of them; what is not there is 0 or `None`.
+    #[must_use]
+    pub fn read(root: &Root, machine: &Machine, buffer: &mut Vec<u8>) -> KernelReading {
+        let mut reading = KernelReading::default();
+        for node in machine.nodes() {
+            let folder = format!("sys/devices/system/node/node{}", node.id);
+            let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
+            reading.numastat.push(numastat(text));
+            let text = root.read(&format!("{folder}/meminfo"), buffer).unwrap_or_default();
+            let memory = (kib(text, b"MemTotal:"), kib(text, b"MemFree:"));
+            reading.memory.push(match memory {
+                (Some(total), Some(free)) => (total, free),
+                _ => (node.memory_bytes, node.free_bytes.unwrap_or(0)),
+            });
+        }
+        reading.ticks = vec![(0, 0); machine.nodes().len()];
+        let text = root.read("proc/stat", buffer).unwrap_or_default();
+        for (cpu, busy, all) in cpu_ticks(text) {
+            let index = machine.node_of_cpu(CpuId(cpu)).and_then(|node| machine.node_index(node));
+            if let Some((of_busy, of_all)) = index.map(|index| &mut reading.ticks[index]).map(|t| (&mut t.0, &mut t.1))
+            {
+                *of_busy += busy;
+                *of_all += all;
+            }
+        }
+        let text = root.read("proc/vmstat", buffer).unwrap_or_default();
+        for line in text.split(|&byte| byte == b'\n') {
+            let Some(blank) = line.iter().position(|&byte| byte == b' ') else { continue };
+            if let Some(index) = VM_COUNTERS.iter().position(|name| name.as_bytes() == &line[..blank]) {
+                reading.vm[index] = number(&line[blank + 1..]);
+            }
+        }
+        reading
+    }
+
+    /// Figures of the nodes between an earlier reading and this one.
+    #[must_use]
+    pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
+        let of = |(index, node): (usize, &numapilot_machine::Node)| {
+            let cpus = node.cpus.iter().filter(|cpu| machine.cpu(**cpu).is_some_and(|cpu| cpu.online)).count();
+            let (busy, all) = self.ticks[index];
+            let old = before.ticks.get(index).copied().unwrap_or_default();
+            let elapsed = all.saturating_sub(old.1);
+            let share = (elapsed > 0).then(|| busy.saturating_sub(old.0) as f64 / elapsed as f64);
+            NodeFigures {
+                node: node.id,
+                cpus,
+                busy_cpus: share.map(|share| share * cpus as f64),
+                memory_bytes: self.memory[index].0,
+                free_bytes: self.memory[index].1,
+                numastat: self.numastat[index],
+                numastat_delta: self.numastat[index].since(before.numastat.get(index).copied().unwrap_or_default()),
+                ..NodeFigures::default()
+            }
+        };
+        machine.nodes().iter().enumerate().map(of).collect()
+    }
+
+    /// The counters that this kernel has: name, since boot, since `before`.
+    #[must_use]
+    pub fn vm_since(&self, before: &KernelReading) -> Vec<(&'static str, u64, u64)> {
+        let named = VM_COUNTERS.iter().zip(self.vm.iter().zip(before.vm));
+        named
+            .filter_map(|(name, (now, before))| {
+                Some((*name, (*now)?, now.unwrap_or(0).saturating_sub(before.unwrap_or(0))))
+            })
+            .collect()
+    }
+
+    /// Share of NUMA hinting faults that found their page on the faulting CPU's node: an estimate of the local access ratio.
+    #[must_use]
+    pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> Told {
+        let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
+        match (since(1), since(2), balancing) {
+            (Some(all), Some(local), _) if all > 0 => {
+                Told::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
+            }
+            (_, _, Some(0)) => {
+                Told::Missing("the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1`)".into())
+            }
+            (_, _, None) => Told::Missing("this kernel has no NUMA balancing".into()),
+            _ => Told::Missing("NUMA balancing took no hinting faults in the interval".into()),
+        }
+    }
+}
+
+fn numastat(text: &[u8]) -> NumaStat {
+    let mut out = NumaStat::default();
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some(blank) = line.iter().position(|&byte| byte == b' ') else { continue };
+        if let Some(index) = NumaStat::NAMES.iter().position(|name| name.as_bytes() == &line[..blank]) {
+            out.0[index] = number(&line[blank + 1..]).unwrap_or(0);
+        }
+    }
+    out
+}
+
+/// `Node 0 MemTotal:  1024 kB`, in bytes.
+fn kib(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find(|line| line.windows(name.len()).any(|window| window == name))?;
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.find(|word| *word == name)?;
+    number(words.next()?)?.checked_mul(1024)
+}
+
+/// CPU, busy and all clock ticks of the `cpuN` lines: user, nice, system, idle, iowait, irq, softirq, steal. What guests use is in user.
+pub fn cpu_ticks(text: &[u8]) -> impl Iterator<Item = (u32, u64, u64)> {
+    text.split(|&byte| byte == b'\n').filter_map(|line| {
+        let rest = line.strip_prefix(b"cpu").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
+        let cpu = u32::try_from(number(rest)?).ok()?;
+        let mut ticks = [0; 8];
+        let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1);
+        ticks.iter_mut().zip(words).for_each(|(tick, word)| *tick = number(word).unwrap_or(0));
+        let all: u64 = ticks.iter().sum();
+        Some((cpu, all - ticks[3] - ticks[4], all))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Two moments of a captured machine.
+
+    use super::*;
+    use crate::fixture::Tree;
+
+    fn fill(tree: &Tree, step: u64) {
+        for node in 0..2 {
+            let counts = [100 + step * 10, step, 2 * step, 7, 90 + step * 9, 10 + step];
+            let text: String =
+                NumaStat::NAMES.iter().zip(counts).map(|(name, count)| format!("{name} {count}\n")).collect();
+            tree.put(&format!("sys/devices/system/node/node{node}/numastat"), &text);
+        }
+        let cpu = |cpu: u64| {
+            format!("cpu{cpu} {} 0 0 {} 0 0 0 0 0 0\n", step * 25 * (cpu + 1), 1000 + step * (100 - 25 * (cpu + 1)))
+        };
+        tree.put("proc/stat", &format!("cpu  1 2 3 4\n{}intr 5\n", (0..4).map(cpu).collect::<String>()));
+        let vm = format!(
+            "nr_free_pages 5\nnuma_hint_faults {}\nnuma_hint_faults_local {}\npgmigrate_success 4\n",
+            100 * step,
+            75 * step
+        );
+        tree.put("proc/vmstat", &vm);
+    }
+
+    #[test]
+    fn what_came_between_two_moments_is_told_by_node() {
+        let tree = Tree::symmetric(2, 2, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        fill(&tree, 1);
+        let before = KernelReading::read(&root, &machine, &mut buffer);
+        fill(&tree, 3);
+        let after = KernelReading::read(&root, &machine, &mut buffer);
+        let nodes = after.nodes_since(&before, &machine);
+        assert_eq!(nodes[1].numastat, NumaStat([130, 3, 6, 7, 117, 13]));
+        assert_eq!(nodes[1].numastat_delta, NumaStat([20, 2, 4, 0, 18, 2]));
+        assert_eq!((nodes[0].memory_bytes, nodes[0].free_bytes), (4096 * 1024, 2048 * 1024));
+        // CPUs 0 and 1 a quarter and half busy, CPUs 2 and 3 three quarters and wholly.
+        assert_eq!((nodes[0].busy_cpus, nodes[1].busy_cpus), (Some(0.75), Some(1.75)));
+        assert_eq!(after.vm_since(&before)[0], ("numa_hint_faults", 300, 200));
+        assert_eq!(after.hinted_local_share(&before, Some(1)).value(), Some(0.75));
+        assert_eq!(after.hinted_local_share(&after, Some(1)).value(), None);
+    }
+
+    #[test]
+    fn a_kernel_without_any_of_it_is_no_error() {
+        let tree = Tree::empty();
+        tree.put("sys/devices/system/cpu/present", "0-1");
+        tree.put("sys/devices/system/cpu/online", "0-1");
+        tree.put("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 400 kB");
+        let reading = KernelReading::read(&tree.root(), &tree.machine(), &mut Vec::new());
+        let nodes = reading.nodes_since(&reading, &tree.machine());
+        assert_eq!((nodes.len(), nodes[0].memory_bytes, nodes[0].busy_cpus), (1, 1_024_000, None));
+        assert!(
+            matches!(reading.hinted_local_share(&reading, None), Told::Missing(why) if why.contains("no NUMA balancing"))
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! All processes of a machine at a refresh, at a cost that thousands of sleepers hardly add to.
+//!
+//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 2nd, 4th, ... up to every
+//! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor time
+//! was used than the processes read account for, all of them are read at once. `/proc` is listed only when something was started (`processes` in the same file).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use numapilot_kernel::task;
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+
+use super::kernel::cpu_ticks;
+use crate::figures::ProcessFigures;
+use crate::figures::Told;
+use crate::root::Root;
+use crate::root::number;
+use crate::task_stat::TaskStat;
+
+/// A process that sleeps is read at least every so many refreshes.
+const RESTS_MAX: u32 = 32;
+/// Files held open: a limit of 1,024 leaves room for all else.
+const OPEN_MAX: usize = 16_384;
+/// Share of one CPU that may be unaccounted for before everything is read: what starts and ends between two refreshes, and clock ticks' rounding.
+const UNACCOUNTED: f64 = 0.05;
+/// A line of the kernel's is shorter.
+const LINE_MAX: usize = 1024;
+
+struct Known {
+    name: String,
+    file: Option<File>,
+    start_ticks: u64,
+    cpu_ticks: u64,
+    faults: u64,
+    threads: u32,
+    resident_pages: u64,
+    cpu: u32,
+    parent: u32,
+    /// When it was last read, seconds.
+    read_at_s: f64,
+    /// CPUs' worth of time and faults per second between its last two readings.
+    cpus: f64,
+    faults_per_s: f64,
+    /// Refreshes between two readings, and until the next.
+    rest: u32,
+    due_in: u32,
+}
+
+/// What a refresh had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanCost {
+    /// Processes there are.
+    pub known: usize,
+    /// Of them read.
+    pub read: usize,
+    /// `/proc` was listed.
+    pub listed: bool,
+}
+
+/// The processes, kept between refreshes.
+#[derive(Default)]
+pub struct Processes {
+    known: HashMap<u32, Known>,
+    open: usize,
+    forks: Option<u64>,
+    busy_ticks: u64,
+    last_s: f64,
+    cost: ScanCost,
+    buffer: Vec<u8>,
+}
+
+impl Processes {
+    /// Reads what is due. `at_s`: seconds since watching began.
+    ///
+    /// # Errors
+    /// /proc is not there.
+    pub fn refresh(&mut self, root: &Root, at_s: f64) -> io::Result<()> {
+        let ticks_per_s = ticks_per_s();
+        let text = root.read("proc/stat", &mut self.buffer).map_err(io::Error::other)?;
+        let forks = text.split(|&byte| byte == b'\n').find_map(|line| number(line.strip_prefix(b"processes ")?));
+        let busy: u64 = cpu_ticks(text).map(|(_, busy, _)| busy).sum();
+        self.cost = ScanCost::default();
+        if forks.is_none() || forks != self.forks {
+            self.list(root)?;
+            self.forks = forks;
+        }
+        let elapsed_s = at_s - self.last_s;
+        let used = self.read_due(root, at_s, false) as f64;
+        let unaccounted = busy.saturating_sub(self.busy_ticks) as f64 - used;
+        if unaccounted > UNACCOUNTED * elapsed_s * ticks_per_s {
+            self.read_due(root, at_s, true);
+        }
+        (self.busy_ticks, self.last_s) = (busy, at_s);
+        self.cost.known = self.known.len();
+        Ok(())
+    }
+
+    /// What the last refresh had to do.
+    #[must_use]
+    pub fn cost(&self) -> ScanCost {
+        self.cost
+    }
+
+    fn list(&mut self, root: &Root) -> io::Result<()> {
+        self.cost.listed = true;
+        let pids = task::processes_under(root.path()).map_err(io::Error::other)?;
+        for pid in pids {
+            self.known.entry(pid).or_insert_with(Known::fresh);
+        }
+        Ok(())
+    }
+
+    /// Reads processes that are due (or all that were not read at this refresh); the clock ticks that they used since they were read before.
+    fn read_due(&mut self, root: &Root, at_s: f64, all: bool) -> u64 {
+        let mut used = 0;
+        let mut line = [0; LINE_MAX];
+        let (open, cost) = (&mut self.open, &mut self.cost);
+        self.known.retain(|&pid, known| {
+            if known.read_at_s == at_s {
+                return true;
+            }
+            known.due_in = known.due_in.saturating_sub(u32::from(!all));
+            if known.due_in > 0 && !all {
+                return true;
+            }
+            cost.read += 1;
+            let had_file = known.file.is_some();
+            let length = known.read(root, pid, &mut line, *open < OPEN_MAX);
+            *open = *open + usize::from(known.file.is_some()) - usize::from(had_file);
+            let Some(stat) = length.and_then(|length| TaskStat::parse(&line[..length])) else {
+                *open -= usize::from(known.file.is_some());
+                return false;
+            };
+            used += known.update(&stat, at_s);
+            true
+        });
+        used
+    }
+
+    /// The processes as they were last read, those that used most time first.
+    #[must_use]
+    pub fn figures(&self, machine: &Machine) -> Vec<ProcessFigures> {
+        let page = page_bytes();
+        let of = |(&pid, known): (&u32, &Known)| ProcessFigures {
+            pid,
+            name: known.name.clone(),
+            threads: known.threads,
+            cpus: known.cpus,
+            resident_bytes: known.resident_pages * page,
+            node: machine.node_of_cpu(CpuId(known.cpu)),
+            faults_per_s: known.faults_per_s,
+            local_share: Told::Missing(String::new()),
+            ..ProcessFigures::default()
+        };
+        let mut figures: Vec<ProcessFigures> = self.known.iter().map(of).collect();
+        figures.sort_by(|a, b| b.cpus.total_cmp(&a.cpus).then(a.pid.cmp(&b.pid)));
+        figures
+    }
+
+    /// A process's parent, where it is known.
+    #[must_use]
+    pub fn parent(&self, pid: u32) -> Option<u32> {
+        self.known.get(&pid).map(|known| known.parent)
+    }
+}
+
+impl Known {
+    fn fresh() -> Known {
+        Known {
+            name: String::new(),
+            file: None,
+            start_ticks: u64::MAX,
+            cpu_ticks: 0,
+            faults: 0,
+            threads: 0,
+            resident_pages: 0,
+            cpu: 0,
+            parent: 0,
+            read_at_s: f64::NEG_INFINITY,
+            cpus: 0.0,
+            faults_per_s: 0.0,
+            rest: 1,
+            due_in: 0,
+        }
+    }
+
+    /// Reads its line; `None`: it has ended. A descriptor held open goes on naming the process that it was opened for, whoever gets the number later.
+    fn read(&mut self, root: &Root, pid: u32, line: &mut [u8], may_hold: bool) -> Option<usize> {
+        if let Some(file) = &self.file {
+            match file.read_at(line, 0) {
+                Ok(length) if length > 0 => return Some(length),
+                _ => self.file = None,
+            }
+        }
+        let file = File::open(root.path().join(format!("proc/{pid}/stat"))).ok()?;
+        let length = file.read_at(line, 0).ok().filter(|length| *length > 0)?;
+        self.file = may_hold.then_some(file);
+        Some(length)
+    }
+
+    /// Takes a reading in; the clock ticks used since the one before.
+    fn update(&mut self, stat: &TaskStat<'_>, at_s: f64) -> u64 {
+        let is_same = self.start_ticks == stat.start_ticks;
+        let elapsed_s = at_s - self.read_at_s;
+        let used = if is_same { stat.cpu_ticks.saturating_sub(self.cpu_ticks) } else { 0 };
+        let faults = stat.faults.0 + stat.faults.1;
+        let per_s = |count: u64| if is_same && elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
+        self.cpus = per_s(used) / ticks_per_s();
+        self.faults_per_s = per_s(faults.saturating_sub(self.faults));
+        self.rest = if used > 0 || !is_same { 1 } else { (self.rest * 2).min(RESTS_MAX) };
+        // Not all at one refresh: processes that began to rest together part by their numbers.
+        self.due_in = if self.rest == RESTS_MAX { self.rest - stat.id % (RESTS_MAX / 4) } else { self.rest };
+        if !is_same || self.name.as_bytes() != stat.name {
+            self.name = String::from_utf8_lossy(stat.name).into_owned();
+        }
+        (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks, faults);
+        (self.threads, self.resident_pages, self.cpu, self.parent) =
+            (stat.threads, stat.resident_pages, stat.cpu, stat.parent);
+        self.read_at_s = at_s;
+        used
+    }
+}
+
+/// Clock ticks per second, in which processor time is told.
+fn ticks_per_s() -> f64 {
+    // SAFETY: takes a number and returns one.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    if ticks > 0 { ticks as f64 } else { 100.0 }
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: as above.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Processes of a written tree that work, sleep, wake, end, and come again under an old number.
+
+    use super::*;
+    use crate::fixture::Tree;
+
+    struct World {
+        tree: Tree,
+        processes: Processes,
+        forks: u64,
+        time_s: f64,
+    }
+
+    impl World {
+        fn new() -> World {
+            let tree = Tree::symmetric(2, 2, 1 << 20);
+            let world = World { tree, processes: Processes::default(), forks: 5, time_s: 0.0 };
+            world.stat(0);
+            world
+        }
+
+        fn stat(&self, busy: u64) {
+            self.tree.put("proc/stat", &format!("cpu  0\ncpu0 {busy} 0 0 1000 0 0 0 0\nprocesses {}", self.forks));
+        }
+
+        fn step(&mut self, busy: u64) -> ScanCost {
+            self.time_s += 1.0;
+            self.stat(busy);
+            self.processes.refresh(&self.tree.root(), self.time_s).unwrap();
+            self.processes.cost()
+        }
+
+        fn cpus(&self, pid: u32) -> Option<f64> {
+            let figures = self.processes.figures(&self.tree.machine());
+            figures.iter().find(|process| process.pid == pid).map(|process| process.cpus)
+        }
+    }
+
+    #[test]
+    fn sleepers_are_read_rarely_and_at_once_when_time_is_unaccounted_for() {
+        let mut world = World::new();
+        for pid in 100..150 {
+            world.tree.process(pid, "sleeper", &[(pid, 1, 10)]);
+        }
+        world.tree.process(99, "worker", &[(99, 2, 0)]);
+        assert_eq!(world.step(0), ScanCost { known: 51, read: 51, listed: true });
+        let mut read = 0;
+        for second in 1..=40 {
+            world.tree.process(99, "worker", &[(99, 2, 50 * second)]);
+            let cost = world.step(50 * second);
+            assert!(!cost.listed);
+            assert_eq!(world.cpus(99), Some(0.5), "second {second}");
+            if second > 20 {
+                read += cost.read;
+            }
+        }
+        assert!(read < 20 * 51 / 5, "{read} readings in 20 refreshes of 51 processes");
+        // One of them wakes and uses a whole CPU: it is seen at that refresh, its time spread over the time since it was read.
+        world.tree.process(99, "worker", &[(99, 2, 50 * 41)]);
+        world.tree.process(117, "sleeper", &[(117, 3, 110)]);
+        let cost = world.step(50 * 41 + 100);
+        assert_eq!(cost.read, 51);
+        assert!(world.cpus(117).unwrap() > 0.0);
+        world.tree.process(99, "worker", &[(99, 2, 50 * 42)]);
+        world.tree.process(117, "sleeper", &[(117, 3, 210)]);
+        world.step(50 * 42 + 200);
+        assert_eq!(world.cpus(117), Some(1.0));
+    }
+
+    #[test]
+    fn processes_come_end_and_come_again() {
+        let mut world = World::new();
+        world.tree.process(7, "one", &[(7, 0, 100)]);
+        world.step(0);
+        world.forks += 1;
+        world.tree.process(8, "two", &[(8, 0, 100)]);
+        assert_eq!(world.step(0).known, 2);
+        // The files of a written tree stay readable through descriptors, as those of ended processes do not: they are let go first.
+        world.tree.remove("proc/7");
+        world.processes.known.values_mut().for_each(|known| known.file = None);
+        world.processes.open = 0;
+        world.step(1000);
+        assert_eq!(world.cpus(7), None);
+        world.forks += 1;
+        world.tree.process(7, "three", &[(7, 0, 5)]);
+        world.step(1000);
+        assert_eq!(world.cpus(7), Some(0.0));
+    }
+
+    #[test]
+    fn this_machine_has_this_process() {
+        let mut processes = Processes::default();
+        processes.refresh(&Root::default(), 1.0).unwrap();
+        let machine = Machine::live().unwrap();
+        let figures = processes.figures(&machine);
+        let own = figures.iter().find(|process| process.pid == std::process::id()).unwrap();
+        assert!(own.resident_bytes > 1 << 20 && own.threads >= 1);
+        assert!(processes.parent(own.pid).is_some());
+    }
+}

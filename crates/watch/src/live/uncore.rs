@@ -1,0 +1,211 @@
+//! Memory controllers' own counters: the kernel's named events of Intel's `uncore_imc_*` PMUs (`cas_count_read`, `cas_count_write`), with the scale that
+//! sysfs tells. Which PMUs there are decides, not the processor's model. What has no name in sysfs is not counted.
+
+use std::os::fd::OwnedFd;
+
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+use numapilot_machine::parse_cpu_list;
+use numapilot_perf::EventAttr;
+use numapilot_perf::pmu::Pmu;
+
+use super::counters;
+use super::counters::Raw;
+use crate::figures::Told;
+use crate::figures::imbalance;
+use crate::root::Root;
+
+/// Named events that count traffic of a memory controller.
+const ALIASES: [&str; 2] = ["cas_count_read", "cas_count_write"];
+const SOURCE: &str = "uncore (memory controllers' cas_count_read, cas_count_write)";
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// An event to open.
+#[derive(Clone, Debug, PartialEq)]
+struct Planned {
+    attr: EventAttr,
+    cpu: u32,
+    /// Controller, as an index.
+    controller: usize,
+    /// Bytes per count.
+    scale: f64,
+}
+
+/// Controllers' counters.
+#[derive(Default)]
+pub struct Uncore {
+    open: Vec<(Planned, OwnedFd)>,
+    /// Node of each controller, as an index; `None`: its package has several nodes.
+    nodes: Vec<Option<usize>>,
+    because: String,
+}
+
+/// Counts at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct UncoreReading(Vec<Raw>);
+
+impl Uncore {
+    /// Opens what the machine offers.
+    #[must_use]
+    pub fn open(root: &Root, machine: &Machine) -> Uncore {
+        let pmus = numapilot_perf::pmu::read(root.path()).unwrap_or_default();
+        let (planned, nodes) = plan(&pmus, machine);
+        let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
+        for event in planned {
+            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
+                Ok(fd) => uncore.open.push((event, fd)),
+                Err(error) => {
+                    uncore.open.clear();
+                    uncore.because = match error.raw_os_error() {
+                        Some(libc::EACCES | libc::EPERM) => {
+                            "the memory controllers' counters need more rights: run as root or with CAP_PERFMON"
+                                .to_owned()
+                        }
+                        _ => format!("the memory controllers' counters cannot be opened: {error}"),
+                    };
+                    break;
+                }
+            }
+        }
+        uncore
+    }
+
+    /// Reads all.
+    #[must_use]
+    pub fn read(&self) -> UncoreReading {
+        UncoreReading(self.open.iter().map(|(_, fd)| counters::read_one(fd).unwrap_or_default()).collect())
+    }
+
+    /// Bytes that each controller served between two readings.
+    fn served(&self, before: &UncoreReading, now: &UncoreReading) -> Vec<f64> {
+        let mut served = vec![0.0; self.nodes.len()];
+        for (index, (event, _)) in self.open.iter().enumerate() {
+            let (Some(before), Some(now)) = (before.0.get(index), now.0.get(index)) else { continue };
+            served[event.controller] += counters::scaled_since(*before, *now) * event.scale;
+        }
+        served
+    }
+
+    /// Controller imbalance.
+    #[must_use]
+    pub fn imbalance(&self, before: &UncoreReading, now: &UncoreReading) -> Told {
+        if self.open.is_empty() {
+            return Told::Missing(self.because.clone());
+        }
+        Told::of(imbalance(&self.served(before, now)), SOURCE, "the controllers were idle")
+    }
+
+    /// Bytes per second that a node's controllers served; `node` as an index.
+    #[must_use]
+    pub fn bytes_per_s(&self, before: &UncoreReading, now: &UncoreReading, node: usize, seconds: f64) -> Told {
+        if self.open.is_empty() {
+            return Told::Missing(self.because.clone());
+        }
+        let of_node = |controller: &usize| self.nodes[*controller] == Some(node);
+        let served = self.served(before, now);
+        let controllers: Vec<usize> = (0..self.nodes.len()).filter(of_node).collect();
+        let bytes: f64 = controllers.iter().map(|controller| served[*controller]).sum();
+        let known = (!controllers.is_empty() && seconds > 0.0).then(|| bytes / seconds);
+        Told::of(known, SOURCE, "the counters tell packages apart, not the nodes within one")
+    }
+}
+
+/// Events to open, and each controller's node: a controller is a PMU on one of the CPUs that sysfs names for it (one per package).
+fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
+    let (mut planned, mut nodes) = (Vec::new(), Vec::new());
+    for pmu in pmus.iter().filter(|pmu| pmu.name.starts_with("uncore_imc") && !pmu.name.contains("free_running")) {
+        let cpus = parse_cpu_list(pmu.cpus.as_deref().unwrap_or("")).unwrap_or_default();
+        for cpu in cpus {
+            let mut found = Vec::new();
+            for alias in ALIASES {
+                let Ok(attr) = pmu.event(alias) else { continue };
+                if !pmu.events.contains_key(alias) {
+                    continue;
+                }
+                let unit = pmu.events.get(&format!("{alias}.unit")).map_or("", String::as_str);
+                let scale = pmu.events.get(&format!("{alias}.scale")).and_then(|text| text.parse::<f64>().ok());
+                // A cache line where nothing is told.
+                let scale = scale.map_or(64.0, |scale| if unit == "MiB" { scale * MIB } else { scale });
+                found.push(Planned { attr, cpu, controller: nodes.len(), scale });
+            }
+            if !found.is_empty() {
+                planned.append(&mut found);
+                nodes.push(only_node(machine, CpuId(cpu)));
+            }
+        }
+    }
+    (planned, nodes)
+}
+
+/// The node of a CPU, if its package has no other.
+fn only_node(machine: &Machine, cpu: CpuId) -> Option<usize> {
+    let node = machine.node_of_cpu(cpu)?;
+    let socket = machine.cpu(cpu)?.socket?;
+    let others = machine.cpus().iter().filter(|other| other.socket == Some(socket)).filter_map(|other| other.node);
+    others.into_iter().all(|other| other == node).then(|| machine.node_index(node)).flatten()
+}
+
+fn absence(pmus: &[Pmu]) -> String {
+    let has = |start: &str| pmus.iter().any(|pmu| pmu.name.starts_with(start));
+    if has("amd_umc") || has("amd_df") || has("arm_cmn") || has("arm_dmc") {
+        "the controllers' PMUs here have no named events in sysfs".to_owned()
+    } else if has("uncore_") {
+        "none of the uncore PMUs here counts memory traffic by a named event".to_owned()
+    } else {
+        "the kernel offers no PMU of memory controllers here (virtual machines have none)".to_owned()
+    }
+}
+
+/// Why links' load cannot be told, in this machine's terms.
+#[must_use]
+pub fn why_no_links(root: &Root) -> String {
+    let pmus = numapilot_perf::pmu::read(root.path()).unwrap_or_default();
+    match pmus.iter().any(|pmu| pmu.name.starts_with("uncore_upi") || pmu.name.starts_with("uncore_qpi")) {
+        true => "the links' PMUs here tell flits, and nobody tells the links' rate".to_owned(),
+        false => "the kernel offers no PMU of links here (virtual machines have none)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which events are opened on captured machines.
+
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn every_controller_of_every_package_is_planned_with_its_scale() {
+        let tree = Tree::of("two-sockets-smt");
+        let machine = tree.machine();
+        let firsts: Vec<u32> = machine.nodes().iter().map(|node| node.cpus[0].0).collect();
+        for controller in 0..2 {
+            let folder = format!("sys/bus/event_source/devices/uncore_imc_{controller}");
+            tree.put(&format!("{folder}/type"), &format!("{}", 20 + controller));
+            tree.put(&format!("{folder}/cpumask"), &format!("{},{}", firsts[0], firsts[1]));
+            tree.put(&format!("{folder}/format/event"), "config:0-7");
+            tree.put(&format!("{folder}/format/umask"), "config:8-15");
+            for (alias, umask) in [("cas_count_read", 3), ("cas_count_write", 12)] {
+                tree.put(&format!("{folder}/events/{alias}"), &format!("event=0x04,umask={umask:#x}"));
+                tree.put(&format!("{folder}/events/{alias}.scale"), "6.103515625e-5");
+                tree.put(&format!("{folder}/events/{alias}.unit"), "MiB");
+            }
+        }
+        let pmus = numapilot_perf::pmu::read(tree.root().path()).unwrap();
+        let (planned, nodes) = plan(&pmus, &machine);
+        assert_eq!(nodes, [Some(0), Some(1), Some(0), Some(1)]);
+        assert_eq!(planned.len(), 8);
+        assert_eq!((planned[1].attr.kind, planned[1].attr.config, planned[1].scale), (20, 0x0c04, 64.0));
+        assert_eq!((planned[7].attr.kind, planned[7].cpu, planned[7].controller), (21, firsts[1], 3));
+    }
+
+    #[test]
+    fn absence_has_a_reason() {
+        let tree = Tree::symmetric(2, 1, 4096);
+        let uncore = Uncore::open(&tree.root(), &tree.machine());
+        let nothing = UncoreReading::default();
+        assert!(
+            matches!(uncore.imbalance(&nothing, &nothing), Told::Missing(why) if why.contains("no PMU of memory controllers"))
+        );
+        assert!(why_no_links(&tree.root()).contains("no PMU of links"));
+    }
+}

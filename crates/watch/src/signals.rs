@@ -1,0 +1,50 @@
+//! Being told to end: SIGINT, SIGTERM and SIGHUP set a flag, so that a summary is still printed and a terminal is left as it was.
+
+use std::io;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+static CAUGHT: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note(signal: libc::c_int) {
+    CAUGHT.store(signal, Ordering::Relaxed);
+}
+
+/// From now on these signals set the flag; calls that they interrupt return.
+///
+/// # Errors
+/// The system refuses, which it does not.
+pub fn catch() -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic, and the structure outlives the call.
+        let result = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as *const () as usize;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The signal that was caught.
+#[must_use]
+pub fn caught() -> Option<i32> {
+    Some(CAUGHT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+}
+
+/// Sleeps, or until a signal is caught.
+pub fn sleep(time: Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(time.subsec_nanos().cast_signed()),
+    };
+    if caught().is_none() {
+        // SAFETY: sleeps; a caught signal ends it early.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+    }
+}

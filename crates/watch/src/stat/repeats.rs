@@ -1,0 +1,84 @@
+//! Several runs of one command: mean and spread of every figure.
+
+use std::collections::BTreeMap;
+
+use numapilot_report::text::{Align, Look, Table};
+use serde_json::Value;
+use serde_json::json;
+
+use super::Stat;
+use super::text::event_value;
+use crate::figures::Metric;
+
+/// Figures of runs, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Repeats {
+    runs: usize,
+    /// In the order of being shown: name, values of the runs that have it.
+    figures: BTreeMap<(usize, &'static str), Vec<f64>>,
+}
+
+impl Repeats {
+    /// Adds a run.
+    pub fn add(&mut self, stat: &Stat) {
+        self.runs += 1;
+        let mut put = |place: usize, name, value: f64| self.figures.entry((place, name)).or_default().push(value);
+        put(0, "seconds", stat.interval.seconds());
+        for (place, metric) in Metric::ALL.iter().enumerate() {
+            if let Some(value) = stat.interval.seven.get(*metric).value() {
+                put(1 + place, metric.name(), value);
+            }
+        }
+        for (place, event) in stat.interval.events.iter().enumerate() {
+            if let Some(value) = event.count.value() {
+                put(100 + place, event.name, value);
+            }
+        }
+    }
+
+    /// Means with standard deviations (over n - 1).
+    #[must_use]
+    pub fn text(&self, look: Look) -> String {
+        let mut table = Table::new().flexible(&format!("{} runs", self.runs), 20);
+        for title in ["mean", "spread", "least", "greatest"] {
+            table = table.column(title, Align::Right);
+        }
+        for ((_, name), values) in &self.figures {
+            let (mean, deviation) = mean_and_deviation(values);
+            let of = |value: f64| event_value(name, value);
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let spread = if mean != 0.0 { format!("± {:.2} %", deviation / mean * 100.0) } else { ".".to_owned() };
+            table.row([(*name).to_owned(), of(mean), spread, of(least), of(greatest)]);
+        }
+        table.render(look, 0)
+    }
+
+    /// The same as JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let of = |((_, name), values): (&(usize, &'static str), &Vec<f64>)| {
+            let (mean, deviation) = mean_and_deviation(values);
+            ((*name).to_owned(), json!({"mean": mean, "standard_deviation": deviation, "runs": values}))
+        };
+        json!({"runs": self.runs, "figures": self.figures.iter().map(of).collect::<serde_json::Map<_, _>>()})
+    }
+}
+
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_spread_are_those_of_the_runs() {
+        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), (4.0, 2.0));
+        assert_eq!(mean_and_deviation(&[5.0]), (5.0, 0.0));
+    }
+}

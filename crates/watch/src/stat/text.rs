@@ -1,0 +1,253 @@
+//! An interval for people: what is known with its source, what is not with the reason.
+
+use std::fmt::Write;
+
+use numapilot_report::text::{Align, Look, Table, clean, wrap};
+use numapilot_report::units;
+
+use super::Stat;
+use crate::figures::Interval;
+use crate::figures::Metric;
+use crate::figures::NumaStat;
+use crate::figures::Told;
+use crate::maps::MemoryMap;
+use crate::maps::NUMASTAT_KINDS;
+
+/// Processes shown.
+const PROCESSES_MAX: usize = 15;
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// The whole.
+#[must_use]
+pub fn text(stat: &Stat, look: Look) -> String {
+    let interval = &stat.interval;
+    let mut out = heading(interval, look);
+    out.push_str(&metrics(interval, look));
+    out.push('\n');
+    out.push_str(&nodes(interval, look));
+    if interval.simulated.is_none() && interval.nodes.iter().any(|node| node.numastat != NumaStat::default()) {
+        out.push('\n');
+        out.push_str(&numastat(interval, look));
+    }
+    if !interval.links.is_empty() {
+        out.push('\n');
+        out.push_str(&links(interval, look));
+    }
+    if !interval.processes.is_empty() {
+        out.push('\n');
+        out.push_str(&processes(interval, look));
+    }
+    for map in &stat.memory {
+        out.push('\n');
+        out.push_str(&memory(map, look));
+    }
+    let counted: Vec<_> = interval.events.iter().filter(|event| event.count.value().is_some()).collect();
+    if !counted.is_empty() {
+        out.push('\n');
+        let mut table = Table::new().flexible("event", 16).column("count", Align::Right).flexible("", 10);
+        for event in counted {
+            let turns =
+                if event.running < 1.0 { format!("counted {}", units::percent(event.running)) } else { String::new() };
+            table.row([event.name.to_owned(), event_value(event.name, event.count.value().unwrap_or(0.0)), turns]);
+        }
+        out.push_str(&table.render(look, 0));
+    }
+    let moved: Vec<_> = interval.kernel.iter().filter(|(_, _, delta)| *delta > 0).collect();
+    if !moved.is_empty() {
+        let words: Vec<String> = moved.iter().map(|(name, _, delta)| format!("{name} {delta}")).collect();
+        let _ = write!(out, "\nThe kernel counted: {}\n", words.join(", "));
+    }
+    for note in &interval.notes {
+        wrap(note, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
+    }
+    out
+}
+
+fn heading(interval: &Interval, look: Look) -> String {
+    let span = format!("{:.3} s to {:.3} s", interval.from_ns as f64 / 1e9, interval.to_ns as f64 / 1e9);
+    match &interval.simulated {
+        Some(title) => {
+            let what = format!("SIMULATED: {}, {span} of simulated time. Nothing here is measured.", clean(title));
+            format!("{}\n", look.strong(&what))
+        }
+        None => format!("{}\n", look.heading(&span)),
+    }
+}
+
+fn metrics(interval: &Interval, look: Look) -> String {
+    let width = Metric::ALL.iter().map(|metric| metric.title().len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for metric in Metric::ALL {
+        let lead = format!("{:<width$}  ", metric.title());
+        match interval.seven.get(metric) {
+            Told::Value { value, source, is_estimate } => {
+                let kind = if *is_estimate { "estimate, " } else { "" };
+                let _ = writeln!(out, "{lead}{:<14}{}", metric.format(*value), look.faint(&format!("{kind}{source}")));
+            }
+            Told::Missing(why) => {
+                let lines = wrap(&format!("not available here, because {why}"), look.width.saturating_sub(width + 2));
+                for (index, line) in lines.iter().enumerate() {
+                    let lead = if index == 0 { lead.clone() } else { " ".repeat(width + 2) };
+                    let _ = writeln!(out, "{lead}{}", look.faint(line));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn nodes(interval: &Interval, look: Look) -> String {
+    let mut table = Table::new().column("node", Align::Right);
+    for title in ["CPUs", "busy", "memory", "free", "local", "IPC", "L3 MPKI", "controller", "load"] {
+        table = table.column(title, Align::Right);
+    }
+    let told = |told: &Told, format: &dyn Fn(f64) -> String| told.value().map_or("-".to_owned(), format);
+    for node in &interval.nodes {
+        table.row([
+            node.node.to_string(),
+            node.cpus.to_string(),
+            node.busy_cpus.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
+            units::bytes(node.memory_bytes),
+            units::bytes(node.free_bytes),
+            told(&node.local_share, &units::percent),
+            told(&node.ipc, &|value| format!("{value:.2}")),
+            told(&node.l3_mpki, &|value| format!("{value:.2}")),
+            told(&node.controller_bytes_per_s, &|value| format!("{}/s", units::bytes(value as u64))),
+            node.controller_load.map_or("-".to_owned(), units::percent),
+        ]);
+    }
+    table.render(look, 0)
+}
+
+/// numastat's table: pages since boot, and what came in the interval.
+fn numastat(interval: &Interval, look: Look) -> String {
+    let mut table = Table::new().column("pages since boot (+ in the interval)", Align::Left);
+    for node in &interval.nodes {
+        table = table.column(&format!("node {}", node.node), Align::Right);
+    }
+    for (index, name) in NumaStat::NAMES.iter().enumerate() {
+        let of = |node: &crate::figures::NodeFigures| match node.numastat_delta.0[index] {
+            0 => node.numastat.0[index].to_string(),
+            delta => format!("{} (+{delta})", node.numastat.0[index]),
+        };
+        table.row(std::iter::once((*name).to_owned()).chain(interval.nodes.iter().map(of)));
+    }
+    table.render(look, 0)
+}
+
+fn links(interval: &Interval, look: Look) -> String {
+    let words: Vec<String> =
+        interval.links.iter().map(|link| format!("{} {:.0} %", link.name, link.load * 100.0)).collect();
+    let lines = wrap(&format!("links: {}", words.join(", ")), look.width);
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn processes(interval: &Interval, look: Look) -> String {
+    let mut table = Table::new().column("process", Align::Right).flexible("name", 10);
+    for title in ["threads", "CPUs", "node", "resident", "local", "accesses/s", "IPC"] {
+        table = table.column(title, Align::Right);
+    }
+    for process in interval.processes.iter().take(PROCESSES_MAX) {
+        let dash = || "-".to_owned();
+        table.row([
+            process.pid.to_string(),
+            process.name.clone(),
+            process.threads.to_string(),
+            format!("{:.2}", process.cpus),
+            process.node.map_or_else(dash, |node| node.to_string()),
+            units::bytes(process.resident_bytes),
+            process.local_share.value().map_or_else(dash, units::percent),
+            process.accesses_per_s.map_or_else(dash, units::count),
+            process.ipc.value().map_or_else(dash, |ipc| format!("{ipc:.2}")),
+        ]);
+    }
+    table.render(look, 0)
+}
+
+/// `numastat -p`'s table, in MiB as there.
+fn memory(map: &MemoryMap, look: Look) -> String {
+    let title = format!("{} (process {}), MiB", clean(&map.name), map.pid);
+    let mut table = Table::new().flexible(&title, 10);
+    for node in &map.nodes {
+        table = table.column(&format!("node {node}"), Align::Right);
+    }
+    table = table.column("total", Align::Right);
+    let rows = map.by_numastat_kind();
+    let mebi = |bytes: u64| format!("{:.2}", bytes as f64 / MIB);
+    let cells = |name: &str, row: &[u64]| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(row.iter().map(|bytes| mebi(*bytes)));
+        cells.push(mebi(row.iter().sum()));
+        cells
+    };
+    for (kind, row) in NUMASTAT_KINDS.iter().zip(&rows) {
+        table.row(cells(kind, row));
+    }
+    table.row(cells("Total", &map.bytes_by_node()));
+    table.render(look, 0)
+}
+
+/// A figure by its name: clocks are nanoseconds, metrics have their own units, the rest are counts.
+pub fn event_value(name: &str, value: f64) -> String {
+    if let Some(metric) = Metric::ALL.iter().find(|metric| metric.name() == name) {
+        return metric.format(value);
+    }
+    match name {
+        "seconds" => format!("{value:.3} s"),
+        "task-clock" => format!("{:.2} ms", value / 1e6),
+        _ => grouped(value),
+    }
+}
+
+/// `1,234,567`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if value <= -0.5 { format!("-{out}") } else { out }
+}
+
+/// Heading of [`brief`], and why columns are empty.
+#[must_use]
+pub fn brief_heading(interval: &Interval, look: Look) -> String {
+    let mut out = match &interval.simulated {
+        Some(title) => format!("{}\n", look.strong(&format!("SIMULATED: {}. Nothing here is measured.", clean(title)))),
+        None => String::new(),
+    };
+    for metric in Metric::ALL {
+        if let Told::Missing(why) = interval.seven.get(metric) {
+            let line = format!("{}: not available here, because {why}", metric.title());
+            wrap(&line, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
+        }
+    }
+    let line = format!(
+        "{:>9} {:>8} {:>13} {:>9} {:>8} {:>8} {:>8} {:>6} {:>8}",
+        "seconds", "local", "latency", "ctrl imb", "links", "link imb", "L3 MPKI", "IPC", "faults"
+    );
+    out + &look.heading(&line) + "\n"
+}
+
+/// An interval in one line.
+#[must_use]
+pub fn brief(interval: &Interval) -> String {
+    let of = |metric: Metric| interval.seven.get(metric).value().map_or("-".to_owned(), |value| metric.format(value));
+    let faults: f64 =
+        interval.events.iter().filter(|event| event.name.ends_with("-faults")).filter_map(|e| e.count.value()).sum();
+    format!(
+        "{:>9.3} {:>8} {:>13} {:>9} {:>8} {:>8} {:>8} {:>6} {:>8}\n",
+        interval.to_ns as f64 / 1e9,
+        of(Metric::LocalShare),
+        of(Metric::Latency),
+        of(Metric::ControllerImbalance),
+        of(Metric::LinkUsage),
+        of(Metric::LinkImbalance),
+        of(Metric::L3Mpki),
+        of(Metric::Ipc),
+        if interval.events.is_empty() { "-".to_owned() } else { grouped(faults) }
+    )
+}
