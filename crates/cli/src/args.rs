@@ -3,6 +3,7 @@
 mod check;
 mod compare;
 mod run;
+mod service;
 mod watch;
 
 use std::ffi::OsString;
@@ -23,6 +24,9 @@ pub use compare::CompareArgs;
 pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
+pub use service::CtlArgs;
+pub use service::CtlCommand;
+pub use service::ExplainArgs;
 pub use watch::MapsArgs;
 pub use watch::StatArgs;
 
@@ -74,6 +78,10 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Show a process's memory by object and node, and what lies far from its threads
     Maps(Box<MapsArgs>),
+    /// Tell the pilot's decisions back to their evidence
+    Explain(Box<ExplainArgs>),
+    /// Ask or steer a running `balance`
+    Ctl(CtlArgs),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),

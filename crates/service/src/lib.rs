@@ -11,6 +11,7 @@ pub mod explain;
 pub mod identity;
 pub mod journal;
 pub mod metrics;
+mod places;
 mod server;
 pub mod state;
 
@@ -19,6 +20,9 @@ pub use connection::Connection;
 pub use connection::Peer;
 pub use connection::read_line;
 pub use error::ServiceError;
+pub use places::Places;
+pub use places::SYSTEM_CONFIG;
+pub use places::SYSTEM_CONTROL;
 pub use server::Limits;
 pub use server::Server;
 pub use server::Visits;

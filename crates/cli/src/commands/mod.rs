@@ -3,7 +3,9 @@
 mod check;
 mod compare;
 pub mod compile;
+mod ctl;
 mod doctor;
+mod explain;
 mod exports;
 mod import;
 mod maps;
@@ -46,6 +48,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Explain(arguments) => explain::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Ctl(arguments) => ctl::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),

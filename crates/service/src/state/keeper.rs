@@ -82,74 +82,48 @@ impl<S: System> Keeper<S> {
         if keeper.record.boot != keeper.system.boot() {
             keeper.record.changes.clear();
         }
+        keeper.record.v = VERSION;
+        keeper.record.boot = keeper.system.boot();
         let done = keeper.restore()?;
-        keeper.record = Record { v: VERSION, boot: keeper.system.boot(), changes: Vec::new() };
         Ok((keeper, done))
     }
 
-    /// Changes settings, once their values are on record. Settings whose owner is gone are passed over. A setting that fails does not keep the
-    /// others back.
+    /// Settings are about to be changed: what each holds, and what it will hold. When this returns, that is with the disk. To be called before every
+    /// change.
     ///
     /// # Errors
-    /// The record cannot be written: then nothing was changed.
-    pub fn change(&mut self, wanted: &[(Setting, String)]) -> Result<Vec<Done>, ServiceError> {
-        let mut out = Vec::new();
-        let mut apply = Vec::new();
+    /// The record cannot be written: then nothing may be changed.
+    pub fn intend(&mut self, changes: &[(Setting, String, String)]) -> Result<(), ServiceError> {
         let mut record = self.record.clone();
-        for (setting, value) in wanted {
-            let held = match self.system.read(setting) {
-                Ok(Some(held)) => held,
-                Ok(None) => continue,
-                Err(error) => {
-                    out.push(failed(setting, String::new(), &error));
-                    continue;
-                }
-            };
-            if self.system.is_same(setting, &held, value) {
-                continue;
-            }
-            note(&mut record, setting, &held, value, &self.system);
-            apply.push((setting, held, value));
-        }
-        if apply.is_empty() {
-            return Ok(out);
+        for (setting, held, value) in changes {
+            note(&mut record, setting, held, value, &self.system);
         }
         self.save(&record)?;
         self.record = record;
-        let mut is_other = false;
-        for (setting, held, value) in apply {
-            match self.system.write(setting, value) {
-                Ok(()) => {
-                    // A cpuset may have made less of it.
-                    let now = self.system.read(setting).ok().flatten().unwrap_or_else(|| value.clone());
-                    is_other |= self.keep_as_made(setting, &now);
-                    out.push(Done {
-                        setting: setting.clone(),
-                        was: held,
-                        now,
-                        done: SettingDone::Changed,
-                        why: String::new(),
-                    });
-                }
-                Err(error) => out.push(failed(setting, held, &error)),
-            }
-        }
-        if is_other {
-            let record = self.record.clone();
-            self.save(&record)?;
-        }
-        Ok(out)
+        Ok(())
     }
 
-    /// Adds what the system made of a value to those that are ours; whether that is news.
-    fn keep_as_made(&mut self, setting: &Setting, now: &str) -> bool {
+    /// The system made something else of a value, as a cpuset does of an affinity: that is ours too.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub fn became(&mut self, setting: &Setting, now: &str) -> Result<(), ServiceError> {
         let system = &self.system;
         let change = self.record.changes.iter_mut().find(|change| change.setting == *setting);
-        let Some(change) = change.filter(|c| !c.ours.iter().any(|ours| system.is_same(setting, ours, now))) else {
-            return false;
-        };
-        change.ours.push(now.to_owned());
-        true
+        if let Some(change) = change.filter(|c| !c.ours.iter().any(|ours| system.is_same(setting, ours, now))) {
+            change.ours.push(now.to_owned());
+            return self.write_record();
+        }
+        Ok(())
+    }
+
+    /// A setting is as it was again, or no longer ours to put back.
+    ///
+    /// # Errors
+    /// The record cannot be written: the next start looks at the setting once more, and finds nothing to do.
+    pub fn settled(&mut self, setting: &Setting) -> Result<(), ServiceError> {
+        self.record.changes.retain(|change| change.setting != *setting);
+        self.write_record()
     }
 
     /// Puts everything back that still is as we left it, and empties the record.
@@ -168,20 +142,23 @@ impl<S: System> Keeper<S> {
             }
         }
         left.reverse();
-        let record = Record { v: VERSION, boot: self.system.boot(), changes: left };
-        if record.changes.is_empty() {
-            let file = self.folder.join(FILE);
-            match std::fs::remove_file(&file) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(ServiceError::file(&file, "remove the record of what was changed", source));
-                }
-                _ => {}
-            }
-        } else {
-            self.save(&record)?;
-        }
-        self.record = record;
+        self.record.changes = left;
+        self.write_record()?;
         Ok(out)
+    }
+
+    /// An empty record is no file.
+    fn write_record(&self) -> Result<(), ServiceError> {
+        if !self.record.changes.is_empty() {
+            return self.save(&self.record);
+        }
+        let file = self.folder.join(FILE);
+        match std::fs::remove_file(&file) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(ServiceError::file(&file, "remove the record of what was changed", source))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `None`: there is nothing to put back.
@@ -338,6 +315,20 @@ mod tests {
         (sysctl(name), value.to_owned())
     }
 
+    /// As a loop changes settings: what is there already or absent is passed over.
+    fn change(keeper: &mut Keeper<Made>, wanted: &[(Setting, String)]) -> Result<usize, ServiceError> {
+        let mut changed = 0;
+        for (setting, value) in wanted {
+            let Some(held) = keeper.system.read(setting).unwrap().filter(|held| held != value) else { continue };
+            keeper.intend(&[(setting.clone(), held.clone(), value.clone())])?;
+            keeper.system.write(setting, value).unwrap();
+            let made = keeper.system.read(setting).unwrap().unwrap();
+            keeper.became(setting, &made)?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+
     fn values(system: &Made) -> Vec<String> {
         system.values.borrow().values().cloned().collect()
     }
@@ -349,9 +340,8 @@ mod tests {
             let system = made(&[("a", "1"), ("b", "0")]);
             let (mut keeper, done) = Keeper::open(folder.path(), system.clone()).unwrap();
             assert_eq!(done, []);
-            let done = keeper.change(&[to("a", "0"), to("b", "0"), to("absent", "5")]).unwrap();
-            assert_eq!(done.len(), 1, "{done:?}");
-            keeper.change(&[to("a", "2")]).unwrap();
+            assert_eq!(change(&mut keeper, &[to("a", "0"), to("b", "0"), to("absent", "5")]).unwrap(), 1);
+            change(&mut keeper, &[to("a", "2")]).unwrap();
             assert_eq!(values(&system), ["2", "0"]);
             let done = if is_killed {
                 drop(keeper);
@@ -371,14 +361,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let system = made(&[("a", "1")]);
         let (mut keeper, _) = Keeper::open(folder.path(), system.clone()).unwrap();
-        keeper.change(&[to("a", "0")]).unwrap();
+        change(&mut keeper, &[to("a", "0")]).unwrap();
         system.write(&sysctl("a"), "3").unwrap();
         let done = keeper.restore().unwrap();
         assert_eq!((done[0].done, values(&system)), (SettingDone::LeftAlone, vec!["3".to_owned()]));
         // Changed once more over somebody's value: that one comes back.
-        keeper.change(&[to("a", "0")]).unwrap();
+        change(&mut keeper, &[to("a", "0")]).unwrap();
         system.write(&sysctl("a"), "4").unwrap();
-        keeper.change(&[to("a", "0")]).unwrap();
+        change(&mut keeper, &[to("a", "0")]).unwrap();
         keeper.restore().unwrap();
         assert_eq!(values(&system), ["4"]);
     }
@@ -388,7 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let system = made(&[("a", "0,1,9")]);
         let (mut keeper, _) = Keeper::open(folder.path(), system.clone()).unwrap();
-        keeper.change(&[to("a", "1,9")]).unwrap();
+        change(&mut keeper, &[to("a", "1,9")]).unwrap();
         assert_eq!(values(&system), ["1"]);
         drop(keeper);
         let (_, done) = Keeper::open(folder.path(), system.clone()).unwrap();
@@ -400,7 +390,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let system = made(&[("a", "1")]);
         let (mut keeper, _) = Keeper::open(folder.path(), system.clone()).unwrap();
-        keeper.change(&[to("a", "0")]).unwrap();
+        change(&mut keeper, &[to("a", "0")]).unwrap();
         drop(keeper);
         let later = Made { boot: "c".to_owned(), ..system.clone() };
         let (keeper, done) = Keeper::open(folder.path(), later).unwrap();
@@ -418,7 +408,7 @@ mod tests {
         let (mut keeper, _) = Keeper::open(folder.path(), system.clone()).unwrap();
         let error = Keeper::open(folder.path(), system.clone()).unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()) && error.contains("numapilot ctl"), "{error}");
-        keeper.change(&[to("a", "0")]).unwrap();
+        change(&mut keeper, &[to("a", "0")]).unwrap();
         drop(keeper);
         let without_rights = Made { read_only: true, ..system.clone() };
         let (keeper, done) = Keeper::open(folder.path(), without_rights).unwrap();
@@ -434,7 +424,7 @@ mod tests {
         let system = made(&[("a", "1")]);
         let (mut keeper, _) = Keeper::open(folder.path(), system.clone()).unwrap();
         std::fs::create_dir(folder.path().join(format!("{FILE}.tmp"))).unwrap();
-        let error = keeper.change(&[to("a", "0")]).unwrap_err().to_string();
+        let error = change(&mut keeper, &[to("a", "0")]).unwrap_err().to_string();
         assert!(error.contains("nothing system-wide is changed"), "{error}");
         assert_eq!(values(&system), ["1"]);
     }
@@ -452,7 +442,7 @@ mod tests {
             let mut keeper = Some(Keeper::open(folder.path(), system.clone()).unwrap().0);
             for (which, value, what) in steps {
                 match what {
-                    0 | 1 => drop(keeper.as_mut().unwrap().change(&[to(names[which], &value.to_string())]).unwrap()),
+                    0 | 1 => drop(change(keeper.as_mut().unwrap(), &[to(names[which], &value.to_string())]).unwrap()),
                     2 => drop(keeper.as_mut().unwrap().restore().unwrap()),
                     _ => {
                         drop(keeper.take());

@@ -1,0 +1,175 @@
+//! `numapilot ctl`: asks a running `balance` through its control socket, and steers it.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use numapilot_report::text::Align;
+use numapilot_report::text::Look;
+use numapilot_report::text::Table;
+use numapilot_report::text::clean;
+use numapilot_report::units;
+use numapilot_service::Places;
+use numapilot_service::SYSTEM_CONTROL;
+use numapilot_service::control::Client;
+use numapilot_service::control::Report;
+use numapilot_service::control::Request;
+
+use crate::args::CtlArgs;
+use crate::args::CtlCommand;
+use crate::output;
+
+/// Asks or steers.
+pub fn run(arguments: &CtlArgs) -> Result<()> {
+    let socket = arguments.socket.clone().unwrap_or_else(usual_socket);
+    let request = match arguments.command {
+        CtlCommand::Status { watch, json, ref look } => {
+            let look = output::look(look);
+            loop {
+                show(&socket, json, look)?;
+                let Some(pause) = watch else { return Ok(()) };
+                std::thread::sleep(pause);
+            }
+        }
+        CtlCommand::Pause => Request::Pause,
+        CtlCommand::Resume => Request::Resume,
+        CtlCommand::Reload => Request::Reload,
+        CtlCommand::Stop => Request::Stop,
+        CtlCommand::Add { pid } => Request::Add { pid },
+        CtlCommand::Remove { pid } => Request::Remove { pid },
+    };
+    let answer = Client::connect(&socket)?.demand(request)?;
+    output::print(&format!("{}\n", clean(&answer.says)))
+}
+
+fn usual_socket() -> PathBuf {
+    let own = Places::usual().control;
+    if !own.exists() && Path::new(SYSTEM_CONTROL).exists() { PathBuf::from(SYSTEM_CONTROL) } else { own }
+}
+
+fn show(socket: &Path, json: bool, look: Look) -> Result<()> {
+    let answer = Client::connect(socket)?.demand(Request::Status)?;
+    let Some(report) = answer.status else { bail!("{}: the answer holds no status", socket.display()) };
+    if json {
+        return output::print(&format!("{}\n", serde_json::to_string(&report).context("JSON")?));
+    }
+    output::print(&text(&report, look))
+}
+
+fn text(report: &Report, look: Look) -> String {
+    let status = &report.pilot;
+    let because = if status.because.is_empty() { String::new() } else { format!(" ({})", clean(&status.because)) };
+    let dry = if status.dry_run { ", dry run" } else { "" };
+    let mut out = format!(
+        "{} {because}, policy {}{dry}, process {} for {}\n",
+        look.strong(status.state.name()),
+        clean(&status.policy),
+        status.pid,
+        units::time_ns(status.unix_ns.saturating_sub(status.started_unix_ns)),
+    )
+    .replace(" ,", ",");
+    if !status.policy_says.is_empty() {
+        let _ = writeln!(out, "  says      {}", clean(&status.policy_says));
+    }
+    out.push_str(&totals(report));
+    for source in status.evidence.iter().filter(|source| source.used) {
+        let _ = writeln!(out, "  evidence  {}: {}", clean(&source.name), clean(&source.detail));
+    }
+    let losses = status.losses.iter().filter(|loss| loss.count > 0).map(|loss| format!("{} {}", loss.count, loss.what));
+    let mut losses: Vec<String> = losses.collect();
+    if let Some(journal) = &report.journal
+        && journal.lost > 0
+    {
+        losses.push(format!("{} journal lines ({})", journal.lost, journal.trouble));
+    }
+    if report.clients_refused > 0 {
+        losses.push(format!("{} clients let go", report.clients_refused));
+    }
+    if !losses.is_empty() {
+        let _ = writeln!(out, "  lost      {}", clean(&losses.join(", ")));
+    }
+    out.push_str(&nodes(report, look));
+    out.push_str(&targets(report, look));
+    out
+}
+
+fn totals(report: &Report) -> String {
+    let status = &report.pilot;
+    let (counters, rates, own) = (&status.counters, &status.rates, &status.own);
+    let local = rates.local_share.map(|share| format!(", {} local", units::percent(share))).unwrap_or_default();
+    format!(
+        "  sees      {:.0} samples and {:.0} hinting faults per second, every {}{local}\n  \
+           did       {} decisions; {} pages moved, {} stayed, {} moved back; {} copied; {} kept, {} undone, {} left alone\n  \
+           takes     {:.2} % of a CPU, {}, {} open files\n",
+        rates.samples_per_s,
+        rates.hint_faults_per_s,
+        units::time_ns(status.interval_ns),
+        counters.decisions,
+        units::count(counters.pages.moved as f64),
+        units::count((counters.pages.total() - counters.pages.moved) as f64),
+        units::count(counters.pages_undone as f64),
+        units::bytes(counters.moved_bytes),
+        counters.kept,
+        counters.undone,
+        counters.ping_pongs,
+        own.cpu_percent,
+        units::bytes(own.resident_bytes),
+        own.open_files,
+    )
+}
+
+fn nodes(report: &Report, look: Look) -> String {
+    let mut table = Table::new()
+        .column("node", Align::Right)
+        .column("memory", Align::Right)
+        .column("available", Align::Right)
+        .column("local", Align::Right)
+        .column("served (est.)", Align::Right)
+        .column("load (est.)", Align::Right);
+    let share = |share: Option<f64>| share.map_or("-".to_owned(), units::percent);
+    for node in &report.pilot.nodes {
+        table.row([
+            node.node.to_string(),
+            units::bytes(node.memory_bytes),
+            units::bytes(node.available_bytes),
+            share(node.local_share),
+            node.served_bytes_per_s
+                .map_or("-".to_owned(), |bytes| format!("{}/s", units::bytes(bytes.max(0.0) as u64))),
+            share(node.utilisation),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { format!("\n{}", table.render(look, 2)) }
+}
+
+fn targets(report: &Report, look: Look) -> String {
+    let whose = if report.only_own { " of yours" } else { "" };
+    let targets = &report.pilot.targets;
+    if targets.is_empty() {
+        return format!("\n  no process{whose} is looked after\n");
+    }
+    let mut table = Table::new()
+        .column("pid", Align::Right)
+        .flexible("name", 8)
+        .column("user", Align::Right)
+        .column("threads", Align::Right)
+        .column("pages known", Align::Right)
+        .column("seen", Align::Right)
+        .column("local", Align::Right)
+        .column("copied", Align::Right);
+    for target in targets {
+        table.row([
+            target.target.pid.to_string(),
+            target.target.name.clone(),
+            target.target.uid.to_string(),
+            target.threads.to_string(),
+            units::count(target.pages_known as f64),
+            units::count(target.samples as f64),
+            target.local_share.map_or("-".to_owned(), units::percent),
+            units::bytes(target.moved_bytes),
+        ]);
+    }
+    format!("\n{}", table.render(look, 2))
+}

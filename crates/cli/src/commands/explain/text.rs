@@ -1,0 +1,360 @@
+//! The text of `numapilot explain`: a table of decisions, or the story of each.
+
+use std::fmt::Write;
+
+use numapilot_pilot::event::Action;
+use numapilot_pilot::event::Batch;
+use numapilot_pilot::event::Comparison;
+use numapilot_pilot::event::Event;
+use numapilot_pilot::event::Fate;
+use numapilot_pilot::event::Observation;
+use numapilot_pilot::event::SettingDone;
+use numapilot_pilot::event::Verdict;
+use numapilot_report::text::Align;
+use numapilot_report::text::Look;
+use numapilot_report::text::Table;
+use numapilot_report::text::clean;
+use numapilot_report::units;
+use numapilot_service::explain::Explanation;
+use numapilot_service::explain::Run;
+use numapilot_service::explain::Story;
+
+/// Ranges of pages shown for one decision; all are in the JSON.
+const RANGES: usize = 20;
+/// Notes shown for the last run.
+const NOTES: usize = 8;
+
+/// Everything that was asked for.
+pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
+    let mut out = String::new();
+    if is_detailed {
+        for story in &answer.decisions {
+            out.push_str(&story_text(story, answer, look));
+        }
+        if answer.decisions.is_empty() {
+            out.push_str("no decision ordered anything about it\n");
+        }
+    } else {
+        for run in &answer.runs {
+            out.push_str(&run_text(run, look));
+        }
+        if let Some(run) = answer.runs.last() {
+            out.push_str(&notes(run));
+        }
+        out.push_str(&table(answer, look));
+    }
+    out.push_str(&remarks(answer));
+    out
+}
+
+/// `2026-11-22 01:02:03.123 UTC`.
+fn moment(unix_ns: u64) -> String {
+    let (ms, days) = (unix_ns / 1_000_000, unix_ns / 86_400_000_000_000);
+    // Days to a date of the Gregorian calendar, in eras of 400 years that begin in March (the leap day is then a year's last).
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03} UTC", ms % 1000)
+}
+
+fn run_text(run: &Run, look: Look) -> String {
+    let start = &run.start;
+    let dry = if start.dry_run { ", dry run" } else { "" };
+    let end = match &run.stop {
+        Some(stop) => format!("ended: {}", clean(&stop.because)),
+        None => "no end on record".to_owned(),
+    };
+    let mut out = format!(
+        "{} began {}: policy {}{dry}, {} nodes, Linux {}; {} decisions; {end}\n",
+        look.heading(&format!("Run {}", clean(&start.run))),
+        moment(run.unix_ns),
+        clean(&start.policy),
+        start.nodes.len(),
+        clean(&start.kernel),
+        run.decisions,
+    );
+    for source in &start.evidence {
+        let how = if source.used { "evidence from" } else { "no evidence from" };
+        let _ = writeln!(out, "  {how} {}: {}", clean(&source.name), clean(&source.detail));
+    }
+    out
+}
+
+fn notes(run: &Run) -> String {
+    let mut out = String::new();
+    for note in run.notes.iter().skip(run.notes.len().saturating_sub(NOTES)) {
+        let text = match &note.event {
+            Event::BackOff(e) => {
+                format!("looks every {} (was {}): {}", units::time_ns(e.now_ns), units::time_ns(e.was_ns), e.because)
+            }
+            Event::Setting(e) => {
+                let done = match e.done {
+                    SettingDone::Changed => "changed",
+                    SettingDone::Restored => "put back",
+                    SettingDone::LeftAlone => "left alone, since somebody else changed it",
+                    SettingDone::Failed => "could not be changed",
+                };
+                format!("{} {done}: {} to {}", e.name, e.was, e.now)
+            }
+            Event::Targets(e) => format!("{} processes came, {} went: {}", e.added.len(), e.removed.len(), e.because),
+            Event::Steered(e) => format!(
+                "{}{}: {}",
+                e.command,
+                e.by_uid.map(|uid| format!(" by user {uid}")).unwrap_or_default(),
+                e.answer
+            ),
+            Event::Losses(e) => {
+                e.lost.iter().map(|loss| format!("lost {} {}", loss.count, loss.what)).collect::<Vec<_>>().join(", ")
+            }
+            Event::Trouble(e) => format!("{} ({} times)", e.what, e.times),
+            _ => continue,
+        };
+        let _ = writeln!(out, "  {}  {}", moment(note.unix_ns), clean(&text));
+    }
+    out
+}
+
+fn table(answer: &Explanation, look: Look) -> String {
+    if answer.decisions.is_empty() {
+        return "no decision on record\n".to_owned();
+    }
+    let mut table = Table::new()
+        .column("decision", Align::Right)
+        .column("time (UTC)", Align::Left)
+        .column("ordered", Align::Right)
+        .column("moved", Align::Right)
+        .column("moved back", Align::Right)
+        .column("verdict", Align::Left)
+        .flexible("why", 20);
+    for story in &answer.decisions {
+        let moved =
+            |undo: bool| story.actions.iter().filter(|a| a.undo == undo).map(|a| a.pages.moved).sum::<u64>() as f64;
+        let back = moved(true);
+        table.row([
+            story.decision.decision.to_string(),
+            moment(story.unix_ns)[11..23].to_owned(),
+            units::count(story.decision.pages as f64),
+            units::count(moved(false)),
+            if back > 0.0 { units::count(back) } else { String::new() },
+            story.comparisons.last().map_or("", |comparison| verdict(comparison.verdict)).to_owned(),
+            story.decision.because.clone(),
+        ]);
+    }
+    format!("\n{}", table.render(look, 0))
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Kept => "kept",
+        Verdict::Undone => "undone",
+        Verdict::Undecided => "undecided",
+    }
+}
+
+fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
+    let decision = &story.decision;
+    let head = format!("Decision {} of run {}", decision.decision, clean(&story.run));
+    let mut out = format!("{}, {}\n", look.heading(&head), moment(story.unix_ns));
+    match &story.observation {
+        Some(observation) => out.push_str(&seen(observation)),
+        None => out.push_str("  Saw      the journal has lost the observation\n"),
+    }
+    if !decision.because.is_empty() {
+        let _ = writeln!(out, "  Policy   {}", clean(&decision.because));
+    }
+    let bytes = if decision.bytes > 0 { format!(" ({})", units::bytes(decision.bytes)) } else { String::new() };
+    let _ =
+        write!(out, "  Ordered  {} pages{bytes}, {} threads", units::count(decision.pages as f64), decision.threads);
+    if let Some(gain) = decision.predicted_gain_ns_per_s {
+        let _ = write!(out, "; predicted to save {} per second", units::time_ns(gain.max(0.0) as u64));
+    }
+    if let Some(cost) = decision.predicted_cost_ns {
+        let _ = write!(out, " for {}", units::time_ns(cost.max(0.0) as u64));
+    }
+    out.push('\n');
+    if !decision.held_back.is_empty() {
+        let _ = writeln!(out, "  Held     not carried out: {}", clean(&decision.held_back));
+    }
+    let name = |pid: u32| names(answer, story, pid);
+    for batch in story.batches.iter().take(RANGES) {
+        let _ = writeln!(out, "    {}", range(batch, &name(batch.pid)));
+    }
+    let more = story.batches.len().saturating_sub(RANGES);
+    if more > 0 {
+        let _ = writeln!(out, "    and {more} more ranges (--json has all)");
+    }
+    if story.other_batches > 0 {
+        let _ = writeln!(out, "    and {} ranges that were not asked for", story.other_batches);
+    }
+    for order in &story.threads {
+        let whom = order.tid.map_or("all threads".to_owned(), |tid| format!("thread {tid}"));
+        let _ = writeln!(
+            out,
+            "    {whom} of {}{} to node {}  {}",
+            order.pid,
+            name(order.pid),
+            list(&order.nodes),
+            clean(&order.because)
+        );
+    }
+    story.actions.iter().for_each(|action| out.push_str(&done(action)));
+    for ping_pong in &story.ping_pongs {
+        let _ = writeln!(
+            out,
+            "  Stopped  {} pages at {:#x} of {} have moved {} times and are left alone",
+            ping_pong.pages, ping_pong.first, ping_pong.pid, ping_pong.moves
+        );
+    }
+    story.comparisons.iter().for_each(|comparison| out.push_str(&judged(comparison)));
+    out.push('\n');
+    out
+}
+
+fn seen(observation: &Observation) -> String {
+    let mut out = format!(
+        "  Saw      in {}: {} samples ({} lost), {} hinting faults, of {} threads; {} pages known\n",
+        units::time_ns(observation.elapsed_ns),
+        units::count(observation.samples as f64),
+        units::count(observation.samples_lost as f64),
+        units::count(observation.hint_faults as f64),
+        observation.threads,
+        units::count(observation.pages_known as f64),
+    );
+    for node in observation.nodes.iter().filter(|node| node.to.iter().any(|count| *count > 0.0)) {
+        let to: Vec<String> = observation
+            .nodes
+            .iter()
+            .zip(&node.to)
+            .map(|(home, count)| format!("{} to {}", units::count(*count), home.node))
+            .collect();
+        let _ = writeln!(out, "             from node {}: {}", node.node, to.join(", "));
+    }
+    out
+}
+
+fn range(batch: &Batch, name: &str) -> String {
+    let fate = match &batch.fate {
+        Fate::Move { from, to } => format!("node {} to {to}", from.map_or("?".to_owned(), |from| from.to_string())),
+        Fate::Copy { nodes } => format!("copies on nodes {}", list(nodes)),
+        Fate::Split => "split".to_owned(),
+        Fate::Unmap => "to be seen".to_owned(),
+    };
+    let seen: Vec<String> = batch
+        .seen
+        .iter()
+        .map(|seen| {
+            format!("node {}: {} reads {} writes", seen.node, units::count(seen.reads), units::count(seen.writes))
+        })
+        .collect();
+    let because = if batch.because.is_empty() { String::new() } else { format!("; {}", clean(&batch.because)) };
+    format!(
+        "{:#x}-{:#x} ({} x {}) of {}{name}: {fate}; seen from {}{because}",
+        batch.first,
+        batch.end(),
+        batch.pages,
+        units::bytes(batch.page_bytes),
+        batch.pid,
+        if seen.is_empty() { "nowhere".to_owned() } else { seen.join(", ") },
+    )
+}
+
+fn done(action: &Action) -> String {
+    let counts: Vec<String> = action
+        .pages
+        .by_name()
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
+    let mut out = format!(
+        "  {}  {counts}; {} threads moved, {} not; {} in {}\n",
+        if action.undo { "Undone " } else { "Done   " },
+        action.threads_moved,
+        action.threads_refused,
+        units::bytes(action.moved_bytes),
+        units::time_ns(action.took_ns),
+    );
+    for stayed in action.stayed.iter().take(RANGES) {
+        let _ = writeln!(
+            out,
+            "    {} pages at {:#x} of {} stayed: {}",
+            stayed.pages,
+            stayed.first,
+            stayed.pid,
+            clean(&stayed.outcome)
+        );
+    }
+    out
+}
+
+fn judged(comparison: &Comparison) -> String {
+    let margin = comparison.plus_minus_percent.map(|margin| format!(" ± {margin:.1}")).unwrap_or_default();
+    let because =
+        if comparison.because.is_empty() { String::new() } else { format!(" ({})", clean(&comparison.because)) };
+    format!(
+        "  Judged   {}: {:+.1}{margin} % with changes ({:.4} in {} windows) against without ({:.4} in {}): {}{because}\n",
+        clean(&comparison.measure),
+        comparison.change_percent,
+        comparison.with.mean,
+        comparison.with.windows,
+        comparison.without.mean,
+        comparison.without.windows,
+        verdict(comparison.verdict),
+    )
+}
+
+/// ` (name)` of a process, where the journal tells.
+fn names(answer: &Explanation, story: &Story, pid: u32) -> String {
+    let Some(run) = answer.runs.iter().find(|run| run.start.run == story.run) else { return String::new() };
+    let came =
+        run.notes.iter().rev().filter(|note| note.unix_ns <= story.unix_ns).filter_map(|note| match &note.event {
+            Event::Targets(targets) => Some(targets.added.iter()),
+            _ => None,
+        });
+    let known = came.flatten().chain(&run.start.targets).find(|target| target.pid == pid);
+    known.map(|target| format!(" ({})", clean(&target.name))).unwrap_or_default()
+}
+
+fn list(nodes: &[u16]) -> String {
+    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn remarks(answer: &Explanation) -> String {
+    let mut out = String::new();
+    let reading = &answer.reading;
+    if answer.left_out > 0 {
+        let _ = writeln!(out, "{} earlier decisions are left out (-n shows more)", answer.left_out);
+    }
+    for (count, what) in [
+        (reading.unreadable, "lines are torn or damaged"),
+        (reading.later, "lines were written by a later numapilot and passed over"),
+        (reading.missing, "lines were lost: the disk was full or too slow"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(out, "{count} {what}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    //! Dates.
+
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00.000 UTC");
+        assert_eq!(moment(951_782_399_999_000_000), "2000-02-28 23:59:59.999 UTC");
+        assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00.000 UTC");
+        assert_eq!(moment(1_735_689_599_000_000_000), "2024-12-31 23:59:59.000 UTC");
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a service's files are unless said otherwise: systemd's folders where it gives them, the system's for root, the user's own for others.
+
+use std::env;
+use std::path::PathBuf;
+
+/// Files and folders of one daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Control socket.
+    pub control: PathBuf,
+    /// Journal.
+    pub journal: PathBuf,
+    /// Folder of what has to be put back.
+    pub state: PathBuf,
+}
+
+/// The control socket of the system's daemon.
+pub const SYSTEM_CONTROL: &str = "/run/numapilot/control";
+/// The configuration that `balance --service` reads.
+pub const SYSTEM_CONFIG: &str = "/etc/numapilot.toml";
+
+impl Places {
+    /// Those of this process's user.
+    #[must_use]
+    pub fn usual() -> Places {
+        // SAFETY: has no preconditions.
+        let uid = unsafe { libc::geteuid() };
+        Places::of(uid, |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))
+    }
+
+    fn of(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Places {
+        let own = |name: &str, below_home: &str| {
+            let folder = variable(name).or_else(|| variable("HOME").map(|home| home.join(below_home)));
+            folder.unwrap_or_else(|| PathBuf::from(format!("/tmp/numapilot-{uid}"))).join("numapilot")
+        };
+        let folder = |given: &str, of_system: &str, name: &str, below_home: &str| {
+            variable(given).unwrap_or_else(|| if uid == 0 { PathBuf::from(of_system) } else { own(name, below_home) })
+        };
+        let run = folder("RUNTIME_DIRECTORY", "/run/numapilot", "XDG_RUNTIME_DIR", ".local/state");
+        let logs = folder("LOGS_DIRECTORY", "/var/log/numapilot", "XDG_STATE_HOME", ".local/state");
+        let state = folder("STATE_DIRECTORY", "/var/lib/numapilot", "XDG_STATE_HOME", ".local/state");
+        Places { control: run.join("control"), journal: logs.join("journal.jsonl"), state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Users with more or less around them.
+
+    use super::*;
+
+    #[test]
+    fn each_user_has_places() {
+        let root = Places::of(0, |_| None);
+        assert_eq!(root.control, PathBuf::from(SYSTEM_CONTROL));
+        assert_eq!(root.journal, PathBuf::from("/var/log/numapilot/journal.jsonl"));
+        let given = Places::of(0, |name| (name == "STATE_DIRECTORY").then(|| PathBuf::from("/s")));
+        assert_eq!((given.state, given.control), (PathBuf::from("/s"), PathBuf::from(SYSTEM_CONTROL)));
+        let user = Places::of(7, |name| match name {
+            "XDG_RUNTIME_DIR" => Some(PathBuf::from("/run/user/7")),
+            "HOME" => Some(PathBuf::from("/home/u")),
+            _ => None,
+        });
+        assert_eq!(user.control, PathBuf::from("/run/user/7/numapilot/control"));
+        assert_eq!(user.journal, PathBuf::from("/home/u/.local/state/numapilot/journal.jsonl"));
+    }
+}
