@@ -256,9 +256,6 @@ pub struct ImportArgs {
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
     #[arg(long)]
     pub force: bool,
-    /// Keep the raw chunks beside the tables
-    #[arg(long)]
-    pub keep_raw: bool,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,

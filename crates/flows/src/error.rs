@@ -39,3 +39,14 @@ pub enum FlowError {
     #[error("writing the tables of {} ended in a programming error; please report it", .0.display())]
     Worker(PathBuf),
 }
+
+/// Errors of finalising a recording that is read piece by piece.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError<E> {
+    /// The recording's own.
+    #[error(transparent)]
+    Source(E),
+    /// The trace's.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+}

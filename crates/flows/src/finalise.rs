@@ -1,24 +1,28 @@
-//! From the raw form to tables: decode, join, symbolise, write.
+//! From records to tables: decode, join, symbolise, write.
 //!
-//! Two threads: one decodes, merges and joins, the other puts batches of accesses in order of time and encodes them. Memory: some
-//! million accesses, the live objects and one row per object.
+//! Each step has a thread: one reads the records (or decodes and merges the raw form, which the second then does as well), one joins, one puts batches of
+//! accesses in order of time and encodes them. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use numapilot_trace::chunk::{Damage, Problem, RawTrace};
-use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, Meta, Sampling};
-use numapilot_trace::tables::{AccessColumns, AccessRow, Table, TraceWriter};
+use numapilot_trace::chunk::{Damage, Problem, RawTrace, SessionEnd, SessionStart};
+use numapilot_trace::meta::{META_FILE, ClockInfo, ExitInfo, Format, Losses as MetaLosses, Meta, Sampling};
+use numapilot_trace::record::Record;
+use numapilot_trace::stream::RecordSource;
+use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
 
-use crate::error::FlowError;
+use crate::error::{FlowError, StreamError};
 use crate::join::{Conventions, Joined, JoinedAccess, Joiner};
 use crate::rows;
-use crate::symbolise::{ElfLayouts, Names, resolve};
+use crate::symbolise::{ElfLayouts, resolve};
 use crate::trace::Losses;
 
 /// Accesses that travel to the writer at once.
 const BATCH_ROWS: usize = 1 << 16;
+/// Batches of records that wait for the join.
+const WAITING_BATCHES: usize = 2;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
@@ -59,82 +63,200 @@ pub fn finalise(dir: &Path) -> Result<Summary, FlowError> {
 /// # Errors
 /// As [`finalise`].
 pub fn finalise_with(dir: &Path, progress: Progress<'_>) -> Result<Summary, FlowError> {
+    finalise_under(FolderLock::take(dir), dir, progress)
+}
+
+/// Makes the tables if there are none, as [`finalise`] does. False: another process made them meanwhile.
+pub(crate) fn finalise_if_missing(dir: &Path) -> Result<bool, FlowError> {
+    let lock = FolderLock::take(dir);
+    if dir.join(META_FILE).exists() {
+        return Ok(false);
+    }
+    finalise_under(lock, dir, &mut |_, _| {}).map(|_| true)
+}
+
+fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Result<Summary, FlowError> {
     let raw = RawTrace::open(dir)?;
-    let mut writer = TraceWriter::create(dir)?;
-    let table = writer.open::<AccessColumns>()?;
+    let mut problems = raw.problems().to_vec();
+    // The program does not run twice: what was recorded must outlive a loss of power.
+    let made = make((lock, Durability::Synced), dir, raw.start(), &mut *progress, |feed| {
+        let mut merge = raw.merge();
+        for record in &mut merge {
+            if !feed.record(&record?) {
+                break;
+            }
+        }
+        problems.extend_from_slice(merge.problems());
+        Ok::<_, FlowError>(())
+    })?;
+    let missing_chunks = raw.missing_chunks();
+    let told = Told { start: raw.start(), end: raw.end(), problems, missing_chunks };
+    made.finish(&told, progress)
+}
+
+/// Makes the tables and `meta.json` in `dir`, which is made if it is not there, of a recording that is read piece by piece. There is no raw form then.
+///
+/// # Errors
+/// The source's own, or the tables cannot be written (a full disk). There is no `meta.json` then.
+pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Summary, StreamError<S::Error>> {
+    let start = source.start().map_err(StreamError::Source)?;
+    let made = make((FolderLock::take(dir), Durability::Written), dir, &start, &mut |_, _| {}, |feed| {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
+            let (give_back, empties) = channel::<Vec<Record>>();
+            let from = &mut *source;
+            let reader = scope.spawn(move || read_all(from, sender, &empties));
+            for mut batch in receiver {
+                if !batch.iter().all(|record| feed.record(record)) {
+                    break;
+                }
+                batch.clear();
+                // The reader fills it again, or has ended.
+                let _ = give_back.send(batch);
+            }
+            reader.join().map_err(|_| StreamError::Flow(FlowError::Worker(dir.to_path_buf())))?
+        })
+    })?;
+    let end = source.end();
+    let told = Told { start: &start, end: Some(&end), problems: Vec::new(), missing_chunks: 0 };
+    Ok(made.finish(&told, &mut |_, _| {})?)
+}
+
+fn read_all<S: RecordSource>(
+    source: &mut S,
+    sender: SyncSender<Vec<Record>>,
+    empties: &Receiver<Vec<Record>>,
+) -> Result<(), StreamError<S::Error>> {
+    loop {
+        let mut batch = empties.try_recv().unwrap_or_default();
+        let has_more = source.read(&mut batch).map_err(StreamError::Source)?;
+        // A join that is gone has failed, and says so itself.
+        if sender.send(batch).is_err() || !has_more {
+            return Ok(());
+        }
+    }
+}
+
+/// What a recording tells beside its records.
+struct Told<'a> {
+    start: &'a SessionStart,
+    /// `None`: the recorder was killed.
+    end: Option<&'a SessionEnd>,
+    problems: Vec<Problem>,
+    missing_chunks: u64,
+}
+
+/// The table of accesses, written, and what the other tables are made of.
+struct Made {
+    writer: TraceWriter,
+    joined: Joined,
+    samples: u64,
+    weight: u64,
+}
+
+/// Joins the records that `work` feeds, and writes their accesses.
+fn make<E: From<FlowError>>(
+    (lock, durability): (FolderLock, Durability),
+    dir: &Path,
+    start: &SessionStart,
+    progress: Progress<'_>,
+    work: impl FnOnce(&mut Feed<'_>) -> Result<(), E>,
+) -> Result<Made, E> {
+    let writer = TraceWriter::create(lock, durability).map_err(FlowError::from)?;
+    let table = writer.open::<AccessColumns>().map_err(FlowError::from)?;
     let (sender, receiver) = sync_channel::<AccessColumns>(4);
     let (give_back, empties) = channel::<AccessColumns>();
     let (joined, written) = std::thread::scope(|scope| {
         let encoder = scope.spawn(move || write_accesses(table, &receiver, &give_back));
-        let joined = join_all(&raw, sender, &empties, progress);
+        let mut feed = Feed::new(start, sender, empties, progress);
+        let joined = work(&mut feed).map(|()| feed.finish());
         (joined, encoder.join())
     });
     let (table, samples, weight) = written.map_err(|_| FlowError::Worker(dir.to_path_buf()))??;
-    let (mut joined, problems) = joined?;
-    writer.close(table)?;
-    progress("symbols", 0);
-    let names = resolve(&joined);
-    joined.losses.unresolved_locations = names.unresolved;
-    count_problems(&mut joined.losses, &raw, &problems);
-    progress("tables", 0);
-    rows::write_tables(&mut writer, &joined, &names, &problems)?;
-    let meta = meta(&raw, &joined, &problems, samples, weight);
-    let interrupted = meta.interrupted;
-    writer.finish(meta)?;
-    Ok(summary(&joined, &names, (samples, weight), interrupted))
+    let joined = joined?;
+    let mut made = Made { writer, joined, samples, weight };
+    made.writer.close(table).map_err(FlowError::from)?;
+    Ok(made)
 }
 
-fn summary(joined: &Joined, names: &Names, (samples, accesses): (u64, u64), interrupted: bool) -> Summary {
-    Summary {
-        samples,
-        accesses,
-        objects: joined.objects.len() as u64,
-        threads: joined.threads.len() as u64,
-        processes: joined.processes.len() as u64,
-        locations: names.locations.len() as u64,
-        interrupted,
-        losses: joined.losses.clone(),
+impl Made {
+    /// Writes the other tables and `meta.json`.
+    fn finish(self, told: &Told<'_>, progress: Progress<'_>) -> Result<Summary, FlowError> {
+        let Made { mut writer, mut joined, samples, weight } = self;
+        progress("symbols", 0);
+        let names = resolve(&joined);
+        joined.losses.unresolved_locations = names.unresolved;
+        count_problems(&mut joined.losses, told);
+        progress("tables", 0);
+        rows::write_tables(&mut writer, &joined, &names, &told.problems)?;
+        let meta = meta(told, &joined, samples, weight);
+        let interrupted = meta.interrupted;
+        writer.finish(meta)?;
+        Ok(Summary {
+            samples,
+            accesses: weight,
+            objects: joined.objects.len() as u64,
+            threads: joined.threads.len() as u64,
+            processes: joined.processes.len() as u64,
+            locations: names.locations.len() as u64,
+            interrupted,
+            losses: joined.losses,
+        })
     }
 }
 
-/// Feeds every record to the join and its accesses to the writer.
-fn join_all(
-    raw: &RawTrace,
+/// Takes records into the join, and hands its accesses to the writer.
+struct Feed<'a> {
+    joiner: Joiner<ElfLayouts>,
+    batch: AccessColumns,
     sender: SyncSender<AccessColumns>,
-    empties: &Receiver<AccessColumns>,
-    progress: Progress<'_>,
-) -> Result<(Joined, Vec<Problem>), FlowError> {
-    let conventions = match raw.start().engine.as_str() {
-        "instrument" | "emulate" => {
-            Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
-        }
-        // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
-        "import" | "pmu" => Conventions::SAMPLED,
-        "fault" => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
-        _ => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
-    };
-    let mut joiner = Joiner::new(ElfLayouts::default(), conventions, raw.start().start_order);
-    let mut batch = AccessColumns::default();
-    batch.reserve(BATCH_ROWS);
-    let mut records = 0u64;
-    let mut merge = raw.merge();
-    for record in &mut merge {
-        let record = record?;
-        records += 1;
-        joiner.push(&record, &mut |access: &JoinedAccess| push_row(&mut batch, access));
-        if batch.len() >= BATCH_ROWS {
-            progress("join", records);
-            let mut next = empties.try_recv().unwrap_or_default();
-            next.reserve(BATCH_ROWS);
-            // A writer that is gone has failed; its error is reported when it is joined.
-            if sender.send(std::mem::replace(&mut batch, next)).is_err() {
-                break;
+    empties: Receiver<AccessColumns>,
+    progress: Progress<'a>,
+    records: u64,
+}
+
+impl<'a> Feed<'a> {
+    fn new(
+        start: &SessionStart,
+        sender: SyncSender<AccessColumns>,
+        empties: Receiver<AccessColumns>,
+        progress: Progress<'a>,
+    ) -> Feed<'a> {
+        let conventions = match start.engine.as_str() {
+            "instrument" | "emulate" => {
+                Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
             }
-        }
+            // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
+            "import" | "pmu" => Conventions::SAMPLED,
+            "fault" => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
+            _ => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
+        };
+        let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order);
+        let mut batch = AccessColumns::default();
+        batch.reserve(BATCH_ROWS);
+        Feed { joiner, batch, sender, empties, progress, records: 0 }
     }
-    let _ = sender.send(batch);
-    let problems = raw.problems().iter().chain(merge.problems()).cloned().collect();
-    Ok((joiner.finish(), problems))
+
+    /// Takes a record. False: the writer has failed, and nothing more is of use; its error is reported when it is joined.
+    #[inline]
+    fn record(&mut self, record: &Record) -> bool {
+        self.records += 1;
+        let batch = &mut self.batch;
+        self.joiner.push(record, &mut |access: &JoinedAccess| push_row(batch, access));
+        batch.len() < BATCH_ROWS || self.hand_on()
+    }
+
+    fn hand_on(&mut self) -> bool {
+        (self.progress)("join", self.records);
+        let mut next = self.empties.try_recv().unwrap_or_default();
+        next.reserve(BATCH_ROWS);
+        self.sender.send(std::mem::replace(&mut self.batch, next)).is_ok()
+    }
+
+    fn finish(self) -> Joined {
+        let _ = self.sender.send(self.batch);
+        self.joiner.finish()
+    }
 }
 
 #[inline]
@@ -179,25 +301,25 @@ fn write_accesses(
         // The other thread fills it again, or has ended.
         let _ = empties.send(batch);
         if sorter.len() >= 2 * GROUP_ROWS {
-            table.append(sorter.first(GROUP_ROWS))?;
+            sorter.first(GROUP_ROWS, |columns, rows| table.append_rows(columns, rows))?;
         }
     }
     while sorter.len() > 0 {
-        table.append(sorter.first(GROUP_ROWS))?;
+        sorter.first(GROUP_ROWS, |columns, rows| table.append_rows(columns, rows))?;
     }
     Ok((table, samples, weight))
 }
 
-fn count_problems(losses: &mut Losses, raw: &RawTrace, problems: &[Problem]) {
-    for problem in problems {
+fn count_problems(losses: &mut Losses, told: &Told<'_>) {
+    for problem in &told.problems {
         match problem.damage {
             Damage::TornTail => losses.torn_chunks += 1,
             Damage::NoBases(records) => losses.inconsistent_records += records,
             Damage::Header | Damage::Version(_) | Damage::Checksum | Damage::Record(_) => losses.damaged_chunks += 1,
         }
     }
-    losses.damaged_chunks += raw.missing_chunks();
-    if let Some(end) = raw.end() {
+    losses.damaged_chunks += told.missing_chunks;
+    if let Some(end) = told.end {
         // The arena's counters hold what threads also reported, if they could.
         losses.ring_full = losses.ring_full.max(end.lost_full);
         losses.no_slot = losses.no_slot.max(end.lost_no_slot);
@@ -206,8 +328,8 @@ fn count_problems(losses: &mut Losses, raw: &RawTrace, problems: &[Problem]) {
     }
 }
 
-fn meta(raw: &RawTrace, joined: &Joined, problems: &[Problem], samples: u64, weight: u64) -> Meta {
-    let start = raw.start();
+fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
+    let start = told.start;
     let number = |name: &str| start.config.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let sampling = (samples > 0 || start.engine != "track").then(|| Sampling {
         period: number("sample_period"),
@@ -228,7 +350,7 @@ fn meta(raw: &RawTrace, joined: &Joined, problems: &[Problem], samples: u64, wei
         directory: start.directory.clone(),
         start_unix_ns: start.start_unix_ns,
         duration_ns: joined.end.0,
-        host_duration_ns: raw.end().map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
+        host_duration_ns: told.end.map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
         clock: ClockInfo {
             source: match (start.simulated, start.engine.as_str()) {
                 (true, _) => "virtual",
@@ -242,26 +364,27 @@ fn meta(raw: &RawTrace, joined: &Joined, problems: &[Problem], samples: u64, wei
             start_order: start.start_order,
         },
         sampling,
-        losses: meta_losses(&joined.losses, raw, problems),
-        exits: exits(raw, joined),
-        interrupted: raw.end().is_none(),
+        losses: meta_losses(&joined.losses, told),
+        exits: exits(told, joined),
+        interrupted: told.end.is_none(),
         host: start.host.clone(),
         config: start.config.clone(),
         tables: std::collections::BTreeMap::new(),
-        more: more(raw),
+        more: more(told),
     }
 }
 
 /// What the recorder said at the end.
-fn more(raw: &RawTrace) -> serde_json::Map<String, serde_json::Value> {
-    let mut more = raw.end().map(|end| end.more.clone()).unwrap_or_default();
-    if let Some(why) = raw.end().and_then(|end| end.stopped_early.clone()) {
+fn more(told: &Told<'_>) -> serde_json::Map<String, serde_json::Value> {
+    let mut more = told.end.map(|end| end.more.clone()).unwrap_or_default();
+    if let Some(why) = told.end.and_then(|end| end.stopped_early.clone()) {
         more.insert("stopped_early".to_owned(), why.into());
     }
     more
 }
 
-fn meta_losses(losses: &Losses, raw: &RawTrace, problems: &[Problem]) -> MetaLosses {
+fn meta_losses(losses: &Losses, told: &Told<'_>) -> MetaLosses {
+    let (problems, missing_chunks) = (&told.problems, told.missing_chunks);
     let torn = problems.iter().filter(|problem| problem.damage == Damage::TornTail).map(|problem| problem.bytes).sum();
     let no_stamps =
         problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
@@ -279,8 +402,8 @@ fn meta_losses(losses: &Losses, raw: &RawTrace, problems: &[Problem]) -> MetaLos
         no_slot: losses.no_slot,
         stopped: losses.stopped,
         failed_unwinds: losses.failed_unwinds,
-        damaged_chunks: losses.damaged_chunks.saturating_sub(raw.missing_chunks()),
-        missing_chunks: raw.missing_chunks(),
+        damaged_chunks: losses.damaged_chunks.saturating_sub(missing_chunks),
+        missing_chunks,
         torn_bytes: torn,
         no_stamps,
         unattributed_accesses: losses.accesses_without_object,
@@ -288,8 +411,8 @@ fn meta_losses(losses: &Losses, raw: &RawTrace, problems: &[Problem]) -> MetaLos
     }
 }
 
-fn exits(raw: &RawTrace, joined: &Joined) -> Vec<ExitInfo> {
-    let wait_status = raw.end().and_then(|end| end.wait_status);
+fn exits(told: &Told<'_>, joined: &Joined) -> Vec<ExitInfo> {
+    let wait_status = told.end.and_then(|end| end.wait_status);
     let rows = joined.processes.iter().zip(&joined.process_extras).map(|(process, extra)| {
         // The recorder waited for the first process only.
         let status = wait_status.filter(|_| process.index.0 == 0);

@@ -15,9 +15,9 @@ mod symbolise;
 mod trace;
 
 pub use access::{AccessRef, Accesses, level_from_number};
-pub use error::FlowError;
+pub use error::{FlowError, StreamError};
 pub use filter::Filter;
-pub use finalise::{Progress, Summary, finalise, finalise_with};
+pub use finalise::{Progress, Summary, finalise, finalise_stream, finalise_with};
 pub use model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
     Thread,

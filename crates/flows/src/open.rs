@@ -15,7 +15,7 @@ use numapilot_trace::tables::{
 
 use crate::access::Accesses;
 use crate::error::FlowError;
-use crate::finalise::finalise;
+use crate::finalise::finalise_if_missing;
 use crate::model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
     Thread,
@@ -40,8 +40,7 @@ impl Trace {
             if !dir.join(RAW_FOLDER).is_dir() {
                 return Err(FlowError::NotATrace(dir.to_path_buf()));
             }
-            finalise(dir)?;
-            was_rebuilt = true;
+            was_rebuilt = finalise_if_missing(dir)?;
         }
         let reader = TraceReader::open(dir)?;
         let meta = reader.meta().clone();

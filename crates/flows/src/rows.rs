@@ -1,5 +1,6 @@
 //! Rows of the tables, from what the join and the symbols know.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use numapilot_trace::chunk::{Damage, Problem};
@@ -59,19 +60,27 @@ impl TimeSorter {
         self.held.append(batch);
     }
 
-    /// The first `rows` held rows by time (real order among equals). They are not held any more.
-    pub fn first(&mut self, rows: usize) -> &AccessColumns {
+    /// Gives the first `rows` held rows by time (real order among equals), as a range of columns, to `use_them`. They are not held any more.
+    pub fn first<E>(
+        &mut self,
+        rows: usize,
+        use_them: impl FnOnce(&AccessColumns, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let rows = rows.min(self.held.len());
+        if self.held.time_ns.is_sorted() {
+            let result = use_them(&self.held, 0..rows);
+            self.held.drop_front(rows);
+            return result;
+        }
         self.keys.clear();
         self.keys.extend(self.held.time_ns.iter().copied().zip(0..));
-        if !self.keys.is_sorted() {
-            // What stayed from the last time is a sorted run, which the stable sort makes use of.
-            self.keys.sort();
-        }
-        let (first, rest) = self.keys.split_at(rows.min(self.keys.len()));
+        // What stayed from the last time is a sorted run, which the stable sort makes use of.
+        self.keys.sort();
+        let (first, rest) = self.keys.split_at(rows);
         gather(&self.held, first, &mut self.sorted);
         gather(&self.held, rest, &mut self.rest);
         std::mem::swap(&mut self.held, &mut self.rest);
-        &self.sorted
+        use_them(&self.sorted, 0..rows)
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 use common::{Random, cpu_seconds, realistic, thread_ring};
 use numapilot_trace::chunk::{ChunkWriter, RawTrace, RingId, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::record::Record;
-use numapilot_trace::tables::{AccessColumns, TableReader, TableWriter};
+use numapilot_trace::tables::{AccessColumns, Durability, TableReader, TableWriter};
 use numapilot_trace::wire::{Clock, Encoder, RingState, decode};
 
 const CLOCK: Clock = Clock { khz: 2_400_000, origin_cycles: 0 };
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     measure("write accesses table, rows", ROWS, || {
         let mut writer = TableWriter::create(&path).expect("room on the disk");
         writer.append(&accesses).expect("room on the disk");
-        writer.finish().expect("room on the disk").bytes as usize
+        writer.finish(Durability::Synced).expect("room on the disk").bytes as usize
     });
     measure("read accesses table, rows", ROWS, || {
         let reader = TableReader::<AccessColumns>::open(&path).expect("what was just written");

@@ -5,5 +5,6 @@ pub mod chunk;
 pub mod ids;
 pub mod meta;
 pub mod record;
+pub mod stream;
 pub mod tables;
 pub mod wire;

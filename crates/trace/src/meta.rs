@@ -251,7 +251,7 @@ impl Meta {
     /// If the system refuses.
     pub fn write(&self, folder: &Path) -> Result<(), MetaError> {
         let path = folder.join(META_FILE);
-        let temporary = folder.join(format!("{META_FILE}.tmp"));
+        let temporary = folder.join(format!("{META_FILE}.{}.tmp", std::process::id()));
         let io = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| MetaError::Io { action, path, source }

@@ -36,7 +36,7 @@ fn bytes_per_row<T: Table>(columns: &T) -> f64 {
     let path = folder.path().join("table.parquet");
     let mut writer = TableWriter::<T>::create(&path).unwrap();
     writer.append(columns).unwrap();
-    let info = writer.finish().unwrap();
+    let info = writer.finish(Durability::Written).unwrap();
     let rows = columns.len() as f64;
     for (name, bytes) in column_sizes(&path) {
         println!("  {:<16} {:6.2} bytes/row", name, bytes as f64 / rows);
@@ -74,7 +74,7 @@ fn write_trace(folder: &Path) -> (AccessColumns, ObjectColumns) {
     objects.death_ns[3] = None;
     objects.death_order[3] = None;
     objects.thread[4] = None;
-    let mut writer = TraceWriter::create(folder).unwrap();
+    let mut writer = TraceWriter::create(FolderLock::take(folder), Durability::Written).unwrap();
     let mut table = writer.open::<AccessColumns>().unwrap();
     table.append(&accesses).unwrap();
     writer.close(table).unwrap();
@@ -108,7 +108,7 @@ macro_rules! every_column_survives {
             let path = folder.path().join("table.parquet");
             let mut writer = TableWriter::<$table>::create(&path).unwrap();
             writer.append(&<$table>::default()).unwrap();
-            writer.finish().unwrap();
+            writer.finish(Durability::Written).unwrap();
             let reader = TableReader::<$table>::open(&path).unwrap();
             assert_eq!(reader.rows(), 0);
             assert_eq!(reader.read_all().unwrap(), <$table>::default());
@@ -144,7 +144,7 @@ fn extreme_values_survive() {
     let mut writer = TableWriter::create(&path).unwrap();
     writer.append(&threads).unwrap();
     writer.append(&threads).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Durability::Written).unwrap();
     let mut reader = TableReader::<ThreadColumns>::open(&path).unwrap();
     assert_eq!(reader.rows(), 4);
     assert_eq!(reader.next_group().unwrap().unwrap(), threads);
@@ -155,12 +155,12 @@ fn extreme_values_survive() {
 fn unfinished_traces_are_refused_and_cleaned_up() {
     let folder = tempfile::tempdir().unwrap();
     write_trace(folder.path());
-    let mut writer = TraceWriter::create(folder.path()).unwrap();
+    let mut writer = TraceWriter::create(FolderLock::take(folder.path()), Durability::Written).unwrap();
     writer.write(&MarkColumns::default()).unwrap();
     let twice = writer.write(&MarkColumns::default()).unwrap_err();
     assert!(matches!(twice, TableError::WrittenTwice("marks")));
     drop(writer);
-    assert!(!folder.path().join("marks.parquet.tmp").exists());
+    assert!(!folder.path().join(format!("marks.parquet.{}.tmp", std::process::id())).exists());
     let message = TraceReader::open(folder.path()).unwrap_err().to_string();
     assert!(message.contains("no meta.json"), "{message}");
 }
@@ -244,7 +244,7 @@ fn the_golden_tables_are_read() {
     let accesses = realistic_accesses(300);
     let objects = realistic_objects(40);
     if std::env::var_os("NUMAPILOT_WRITE_GOLDEN").is_some() {
-        let mut writer = TraceWriter::create(&golden).unwrap();
+        let mut writer = TraceWriter::create(FolderLock::take(&golden), Durability::Written).unwrap();
         writer.write(&accesses).unwrap();
         writer.write(&objects).unwrap();
         writer.write(&marks).unwrap();

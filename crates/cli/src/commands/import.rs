@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use anyhow::Result;
 use numapilot_report::units;
 use numapilot_sources::Existing;
 use numapilot_sources::import::ImportOptions;
-use numapilot_sources::import::import;
+use numapilot_sources::import::Importer;
 
 use crate::args::ImportArgs;
 
@@ -19,19 +18,16 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
         output: arguments.output.clone().unwrap_or_else(|| default_output(&arguments.input)),
         existing: if arguments.force { Existing::Replace } else { Existing::Rotate },
     };
-    let imported = import(&options)?;
-    let summary = numapilot_flows::finalise(&imported.dir)?;
-    if !arguments.keep_raw {
-        let raw = imported.dir.join("raw");
-        std::fs::remove_dir_all(&raw).with_context(|| format!("{}: cannot be removed", raw.display()))?;
-    }
+    let mut importer = Importer::open(&options)?;
+    let summary = numapilot_flows::finalise_stream(&options.output, &mut importer)?;
+    let imported = importer.finish();
     if arguments.quiet {
         return Ok(());
     }
     for note in &imported.notes {
         eprintln!("numapilot: {note}");
     }
-    let dir = imported.dir.display();
+    let dir = options.output.display();
     eprintln!(
         "numapilot: {} of {} samples are accesses; {} objects, {} threads in {dir}; next: numapilot report {dir}",
         units::count(imported.counts.accesses as f64),

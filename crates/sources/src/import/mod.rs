@@ -1,7 +1,8 @@
-//! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes a raw trace.
+//! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes records of a trace.
 //!
-//! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace ([`crate::sampled`]). What the
-//! recording does not hold stays unknown, and is told in [`Imported::notes`].
+//! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace ([`crate::sampled`]), which go straight
+//! to the join: the recording stays where it is, so nothing is kept twice. What it does not hold stays unknown, and is told in
+//! [`Imported::notes`].
 
 mod facts;
 mod words;
@@ -14,18 +15,22 @@ use std::path::{Path, PathBuf};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
-use numapilot_trace::chunk::{ChunkWriter, SessionEnd, WriterOptions};
+use numapilot_trace::chunk::{SessionEnd, SessionStart};
+use numapilot_trace::record;
+use numapilot_trace::stream::RecordSource;
 use numapilot_trace::wire::Clock;
 
 use crate::error::SourceError;
 use crate::output::{Existing, prepare};
-use crate::sampled::{Entry, Output, Queue, Samples, SharedWriter, Tasks, Upbringing};
+use crate::sampled::{Entry, Output, Queue, Samples, Tasks, Upbringing};
 use facts::Facts;
 
 pub use crate::sampled::Counts;
 
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 1 << 20;
+/// Records handed on at once: enough that handing over costs nothing, few enough to stay in the caches.
+const BATCH_RECORDS: usize = 1 << 13;
 
 /// What to import, and where to.
 #[derive(Clone, Debug)]
@@ -38,44 +43,88 @@ pub struct ImportOptions {
     pub existing: Existing,
 }
 
-/// A recording that was imported to a raw trace.
-#[derive(Clone, Debug)]
+/// What an import came to.
+#[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// The trace.
-    pub dir: PathBuf,
     /// What became of the samples.
     pub counts: Counts,
     /// What the recording lacks and what was made of it, in sentences.
     pub notes: Vec<String>,
 }
 
-/// Imports a recording. The trace has its raw form then; `numapilot_flows::finalise` makes the tables.
-///
-/// # Errors
-/// If the file cannot be read or is no sound `perf.data`, or the trace cannot be written. No trace is left behind then.
-pub fn import(options: &ImportOptions) -> Result<Imported, SourceError> {
-    let is_stream = options.input.as_os_str() == "-";
-    if is_stream {
-        let stdin = BufReader::with_capacity(READ_BYTES, std::io::stdin().lock());
-        return Import::run(Walker::open_stream(stdin, Path::new("standard input"))?, options);
+/// An import under way: the records for `numapilot_flows::finalise_stream`. Dropped before [`Importer::finish`], it removes the trace.
+pub struct Importer {
+    reading: Box<dyn Reading>,
+    output: Option<PathBuf>,
+}
+
+/// Any form of recording being read.
+trait Reading: RecordSource<Error = SourceError> {
+    fn imported(&self) -> Imported;
+}
+
+impl Importer {
+    /// Opens a recording, and makes room for its trace.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no sound `perf.data`, or the trace cannot be made.
+    pub fn open(options: &ImportOptions) -> Result<Importer, SourceError> {
+        let reading = reading(&options.input)?;
+        prepare(&options.output, options.existing)?;
+        Ok(Importer { reading, output: Some(options.output.clone()) })
     }
-    let path = &options.input;
+
+    /// The trace is whole.
+    #[must_use]
+    pub fn finish(mut self) -> Imported {
+        self.output = None;
+        self.reading.imported()
+    }
+}
+
+impl Drop for Importer {
+    fn drop(&mut self) {
+        if let Some(output) = self.output.take() {
+            crate::output::discard(&output);
+        }
+    }
+}
+
+impl RecordSource for Importer {
+    type Error = SourceError;
+
+    fn start(&mut self) -> Result<SessionStart, SourceError> {
+        self.reading.start()
+    }
+
+    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, SourceError> {
+        self.reading.read(out)
+    }
+
+    fn end(&mut self) -> SessionEnd {
+        self.reading.end()
+    }
+}
+
+/// Opens a recording of any form.
+fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
+    if path.as_os_str() == "-" {
+        let stdin = BufReader::with_capacity(READ_BYTES, std::io::stdin());
+        return Ok(Box::new(Import::new(Walker::open_stream(stdin, Path::new("standard input"))?, path)));
+    }
     let fail = |source| SourceError::Output {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
         remedy: "give the file that `perf record` wrote (perf.data, unless it was called otherwise)",
     };
     let file = File::open(path).map_err(fail)?;
     let kind = file.metadata().map_err(fail)?;
     if kind.is_dir() {
-        return Import::run(folder(path)?, options);
+        return Ok(Box::new(Import::new(folder(path)?, path)));
     }
     let reader = BufReader::with_capacity(READ_BYTES, file);
-    if kind.is_file() {
-        Import::run(Walker::open(reader, path)?, options)
-    } else {
-        Import::run(Walker::open_stream(reader, path)?, options)
-    }
+    let walker = if kind.is_file() { Walker::open(reader, path)? } else { Walker::open_stream(reader, path)? };
+    Ok(Box::new(Import::new(walker, path)))
 }
 
 /// A folder that `perf record --threads` wrote: `data` says everything, `data.0`, `data.1`, ... have the records of one thread each.
@@ -109,43 +158,101 @@ fn folder(path: &Path) -> Result<Walker<BufReader<File>>, SourceError> {
 struct Import<R> {
     walker: Walker<R>,
     queue: Queue,
-    samples: Option<(Samples, SharedWriter)>,
+    /// Records in order of time, those before `handled` handed on.
+    ready: Vec<Entry>,
+    handled: usize,
+    is_read: bool,
+    begun: Option<(Samples, SessionStart)>,
     first_bad: Option<String>,
-    output: PathBuf,
     input: PathBuf,
     undecodable: u64,
     last_time: u64,
     /// CPUs of event ids, where the recording lists them.
     id_cpus: HashMap<u64, u32>,
+    imported: Imported,
+}
+
+impl<R: Read + Send> Reading for Import<R> {
+    fn imported(&self) -> Imported {
+        self.imported.clone()
+    }
+}
+
+impl<R: Read + Send> RecordSource for Import<R> {
+    type Error = SourceError;
+
+    fn start(&mut self) -> Result<SessionStart, SourceError> {
+        loop {
+            if let Some((_, start)) = &self.begun {
+                return Ok(start.clone());
+            }
+            self.read_on()?;
+        }
+    }
+
+    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, SourceError> {
+        loop {
+            while self.handled < self.ready.len() {
+                let entry = self.ready[self.handled];
+                self.handled += 1;
+                self.handle(&entry)?;
+                if self.hand_on(BATCH_RECORDS, out) {
+                    return Ok(true);
+                }
+            }
+            self.handled = 0;
+            self.queue.forget(&mut self.ready);
+            if self.is_read {
+                self.hand_on(1, out);
+                return Ok(false);
+            }
+            self.read_on()?;
+        }
+    }
+
+    fn end(&mut self) -> SessionEnd {
+        let counts = self.begun.as_ref().map_or_else(Counts::default, |(samples, _)| samples.counts());
+        let counts =
+            Counts { undecodable: self.undecodable, aux_bytes_unread: self.queue.aux_bytes_unread(), ..counts };
+        // A stream tells its facts anywhere; files did at the start.
+        let facts = Facts::of(&self.walker, &self.id_cpus);
+        let notes = words::notes(&facts, &counts, &self.walker, self.first_bad.as_deref());
+        let more = [("notes", serde_json::json!(notes)), ("import", words::counts(&counts))];
+        self.imported = Imported { counts, notes };
+        SessionEnd {
+            end_order: self.last_time,
+            more: more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            ..SessionEnd::default()
+        }
+    }
 }
 
 impl<R: Read> Import<R> {
-    fn run(walker: Walker<R>, options: &ImportOptions) -> Result<Imported, SourceError> {
-        prepare(&options.output, options.existing)?;
-        let import = Import {
+    fn new(walker: Walker<R>, input: &Path) -> Import<R> {
+        Import {
             walker,
             queue: Queue::default(),
-            samples: None,
+            ready: Vec::new(),
+            handled: 0,
+            is_read: false,
+            begun: None,
             first_bad: None,
-            output: options.output.clone(),
-            input: options.input.clone(),
+            input: input.to_owned(),
             undecodable: 0,
             last_time: 0,
             id_cpus: HashMap::new(),
-        };
-        let result = import.go();
-        if result.is_err() {
-            crate::output::discard(&options.output);
+            imported: Imported::default(),
         }
-        result
     }
 
-    fn go(mut self) -> Result<Imported, SourceError> {
+    /// Reads up to the next mark behind which records can be handed on, or to the end.
+    fn read_on(&mut self) -> Result<(), SourceError> {
         while let Some(item) = self.walker.next()? {
             match item.header.kind {
                 kind::FINISHED_ROUND => {
                     if !self.queue.has_aux() && !self.walker.has_parts() {
-                        self.flush(false)?;
+                        self.put_in_order(false);
+                        return Ok(());
                     }
                 }
                 kind::AUXTRACE_INFO | kind::AUXTRACE | kind::TIME_CONV | kind::ID_INDEX => self.aux()?,
@@ -158,28 +265,35 @@ impl<R: Read> Import<R> {
                 }
             }
         }
-        self.flush(true)?;
-        self.finish()
-    }
-
-    /// Hands everything on that no later record can come before.
-    fn flush(&mut self, is_end: bool) -> Result<(), SourceError> {
-        let entries = self.queue.ready(is_end);
-        if self.samples.is_none() && (is_end || !entries.is_empty()) {
-            // The trace's own time begins with the first record that has one.
-            let origin = entries.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
-            let facts = Facts::of(&self.walker, &self.id_cpus);
-            self.samples = Some(begin(&self.output, &self.input, facts, origin)?);
-        }
-        for entry in &entries {
-            self.handle(entry)?;
-        }
-        self.queue.forget(entries);
+        self.is_read = true;
+        self.put_in_order(true);
         Ok(())
     }
 
+    /// Makes everything ready that no later record can come before.
+    fn put_in_order(&mut self, is_end: bool) {
+        self.queue.ready(is_end, &mut self.ready);
+        if self.begun.is_none() && (is_end || !self.ready.is_empty()) {
+            // The trace's own time begins with the first record that has one.
+            let origin = self.ready.iter().map(|entry| entry.time).find(|&time| time > 0).unwrap_or(0);
+            let facts = Facts::of(&self.walker, &self.id_cpus);
+            let start = facts.session(&self.input, origin);
+            self.begun = Some((samples(facts, origin), start));
+        }
+    }
+
+    /// Hands records on if there are as many as `least`.
+    fn hand_on(&mut self, least: usize, out: &mut Vec<record::Record>) -> bool {
+        let Some((samples, _)) = &mut self.begun else { return false };
+        let is_enough = samples.out().waiting() >= least;
+        if is_enough {
+            samples.out().take(out);
+        }
+        is_enough
+    }
+
     fn handle(&mut self, entry: &Entry) -> Result<(), SourceError> {
-        let Some((samples, _)) = &mut self.samples else { return Ok(()) };
+        let Some((samples, _)) = &mut self.begun else { return Ok(()) };
         self.last_time = self.last_time.max(entry.time);
         let Some(header) = entry.header else {
             if let Some(access) = self.queue.access(entry) {
@@ -221,40 +335,12 @@ impl<R: Read> Import<R> {
         }
         Ok(())
     }
-
-    fn finish(self) -> Result<Imported, SourceError> {
-        let Some((mut samples, writer)) = self.samples else {
-            return Ok(Imported { dir: self.output, counts: Counts::default(), notes: Vec::new() });
-        };
-        let mut counts = samples.counts();
-        counts.undecodable = self.undecodable;
-        counts.aux_bytes_unread = self.queue.aux_bytes_unread();
-        // A stream tells its facts anywhere; files did at the start.
-        let facts = Facts::of(&self.walker, &self.id_cpus);
-        let notes = words::notes(&facts, &counts, &self.walker, self.first_bad.as_deref());
-        let end = SessionEnd {
-            end_order: self.last_time,
-            more: serde_json::Map::from_iter([
-                ("notes".to_owned(), serde_json::json!(notes)),
-                ("import".to_owned(), words::counts(&counts)),
-            ]),
-            ..SessionEnd::default()
-        };
-        samples.out().flush()?;
-        drop(samples);
-        if let Some(writer) = writer.into_inner() {
-            writer.finish(&end, true)?;
-        }
-        Ok(Imported { dir: self.output, counts, notes })
-    }
 }
 
-/// Begins the trace.
-fn begin(dir: &Path, input: &Path, facts: Facts, origin: u64) -> Result<(Samples, SharedWriter), SourceError> {
-    let start = facts.session(input, origin);
-    let writer = SharedWriter::new(ChunkWriter::create(dir, &start, WriterOptions::default())?);
+/// What turns samples into records of a trace that begins at `origin`.
+fn samples(facts: Facts, origin: u64) -> Samples {
     let clock = Clock { khz: 1_000_000, origin_cycles: origin };
     let build_ids = facts.features.build_ids.iter().map(|(id, path)| (path.clone(), id.clone())).collect();
-    let tasks = Tasks::new(Upbringing { build_ids, ..Upbringing::default() });
-    Ok((Samples::new(Output::new(writer.clone(), clock, None), tasks, facts.places), writer))
+    let tasks = Tasks::new(Upbringing { build_ids, writes_forks: true, ..Upbringing::default() });
+    Samples::new(Output::kept(clock), tasks, facts.places)
 }

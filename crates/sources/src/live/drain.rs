@@ -97,6 +97,8 @@ pub struct Reader<'a> {
     news: Option<Arc<News>>,
     samples: Samples,
     queue: Queue,
+    /// What goes on now; between looks only its memory is of use.
+    ready: Vec<Entry>,
     line: TimeLine,
     homes: Option<Homes>,
     buffer: Vec<u8>,
@@ -146,6 +148,7 @@ impl<'a> Reader<'a> {
             news,
             samples,
             queue,
+            ready: Vec::new(),
             line: TimeLine::new(first, ClockPair::now()),
             homes: asks_homes.then(Homes::default),
             buffer: Vec::new(),
@@ -263,7 +266,8 @@ impl<'a> Reader<'a> {
 
     /// Hands on what no later record can come before.
     fn hand_on(&mut self, is_end: bool) -> Result<(), SourceError> {
-        let entries = self.queue.ready(is_end);
+        let mut entries = std::mem::take(&mut self.ready);
+        self.queue.ready(is_end, &mut entries);
         if let Some(homes) = &mut self.homes {
             // Where a page is now says little of where it was long ago.
             let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
@@ -277,7 +281,8 @@ impl<'a> Reader<'a> {
             self.entry(entry)?;
         }
         self.handled = self.handled.max(entries.last().map_or(0, |entry| entry.time));
-        self.queue.forget(entries);
+        self.queue.forget(&mut entries);
+        self.ready = entries;
         Ok(())
     }
 

@@ -69,18 +69,16 @@ impl Queue {
         self.sequence += 1;
     }
 
-    /// Takes out what can go, in order: everything at the end; at a mark what is not newer than the newest record at the mark before.
-    pub fn ready(&mut self, is_end: bool) -> Vec<Entry> {
+    /// Puts what can go into `out` (empty), in order: everything at the end; at a mark what is not newer than the newest record at the mark before.
+    pub fn ready(&mut self, is_end: bool, out: &mut Vec<Entry>) {
         self.entries.sort_by_key(|entry| (entry.time, entry.sequence));
         let limit = if is_end { u64::MAX } else { self.newest_at_mark };
         self.newest_at_mark = self.newest;
         // What perf lists of before the recording has time 0 and waits with the rest for the first real time.
-        if limit == 0 {
-            return Vec::new();
+        if limit > 0 {
+            let count = self.entries.partition_point(|entry| entry.time <= limit);
+            out.extend(self.entries.drain(..count));
         }
-        let count = self.entries.partition_point(|entry| entry.time <= limit);
-        let rest = self.entries.split_off(count);
-        std::mem::replace(&mut self.entries, rest)
     }
 
     /// Body of a record.
@@ -94,8 +92,8 @@ impl Queue {
     }
 
     /// Lets go of the bodies of what was taken out.
-    pub fn forget(&mut self, taken: Vec<Entry>) {
-        drop(taken);
+    pub fn forget(&mut self, taken: &mut Vec<Entry>) {
+        taken.clear();
         // Mostly little is left; it moves to the front.
         let mut kept = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| entry.header.is_some()) {
@@ -211,9 +209,10 @@ mod tests {
             queue.record(header(), 0, Some(time));
         };
         let times = |queue: &mut Queue, is_end| {
-            let entries = queue.ready(is_end);
+            let mut entries = Vec::new();
+            queue.ready(is_end, &mut entries);
             let out: Vec<(u64, u8)> = entries.iter().map(|entry| (entry.time, queue.body(entry)[0])).collect();
-            queue.forget(entries);
+            queue.forget(&mut entries);
             out
         };
         put(&mut queue, 30);
@@ -234,7 +233,8 @@ mod tests {
             queue.bytes(&[byte]);
             queue.record(header(), 0, time);
         }
-        let entries = queue.ready(true);
+        let mut entries = Vec::new();
+        queue.ready(true, &mut entries);
         let bytes: Vec<u8> = entries.iter().map(|entry| queue.body(entry)[0]).collect();
         assert_eq!(bytes, [1, 2, 3, 4]);
     }

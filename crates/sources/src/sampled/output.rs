@@ -1,4 +1,4 @@
-//! The trace being written: numbers are handed out here, and records go to a ring per thread.
+//! The trace being written: numbers are handed out here, and records go to a ring per thread in the raw form, or on as they are.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -52,12 +52,20 @@ enum Numbers {
     Arena(Arc<Arena>),
 }
 
+/// Where records go.
+enum Destination {
+    /// The raw form.
+    Chunks(SharedWriter, Vec<Option<Ring>>),
+    /// Whoever takes them next.
+    Records(Vec<Record>),
+}
+
 /// Writes records.
 pub(crate) struct Output {
-    writer: SharedWriter,
+    to: Destination,
     clock: Clock,
     numbers: Numbers,
-    rings: Vec<Option<Ring>>,
+    threads: u32,
     /// Records written, and accesses among them.
     records: u64,
     samples: u64,
@@ -67,33 +75,50 @@ impl Output {
     /// Stamps are ticks of `clock`. With an arena numbers are drawn from it.
     pub fn new(writer: SharedWriter, clock: Clock, arena: Option<Arc<Arena>>) -> Output {
         let numbers = arena.map_or(Numbers::Own(0, 1, 1), Numbers::Arena);
-        Output { writer, clock, numbers, rings: Vec::new(), records: 0, samples: 0 }
+        Output { to: Destination::Chunks(writer, Vec::new()), clock, numbers, threads: 0, records: 0, samples: 0 }
+    }
+
+    /// Keeps records until they are [taken](Output::take).
+    pub fn kept(clock: Clock) -> Output {
+        let numbers = Numbers::Own(0, 1, 1);
+        Output { to: Destination::Records(Vec::new()), clock, numbers, threads: 0, records: 0, samples: 0 }
+    }
+
+    /// Records that are kept now.
+    pub fn waiting(&self) -> usize {
+        if let Destination::Records(waiting) = &self.to { waiting.len() } else { 0 }
+    }
+
+    /// Moves the records that are kept to the end of `out`.
+    pub fn take(&mut self, out: &mut Vec<Record>) {
+        if let Destination::Records(waiting) = &mut self.to {
+            if out.is_empty() {
+                std::mem::swap(waiting, out);
+            } else {
+                out.append(waiting);
+            }
+        }
+    }
+
+    /// Puts what is kept from the `from`th record on in order of its stamps.
+    pub fn sort(&mut self, from: usize) {
+        if let Destination::Records(waiting) = &mut self.to {
+            waiting[from..].sort_by_key(|record| record.stamp.order);
+        }
     }
 
     /// A new thread's number.
     pub fn new_thread(&mut self) -> ThreadIndex {
         let index = match &self.numbers {
-            Numbers::Own(..) => self.rings.len() as u32,
+            Numbers::Own(..) => post_increment(&mut self.threads),
             Numbers::Arena(arena) => arena.new_thread(),
         };
-        let encoder = Encoder::new(self.clock);
-        if let Some(ring) = self.place(index) {
-            *ring = Some(Ring { encoder, bytes: Vec::new() });
+        if let Destination::Chunks(_, rings) = &mut self.to
+            && let Some(ring) = place(rings, index)
+        {
+            *ring = Some(Ring { encoder: Encoder::new(self.clock), bytes: Vec::new() });
         }
         ThreadIndex(index)
-    }
-
-    /// Where a thread's ring is kept; `None` for a number that the program must have scribbled over.
-    fn place(&mut self, thread: u32) -> Option<&mut Option<Ring>> {
-        const THREADS_MAX: usize = 1 << 22;
-        let at = thread as usize;
-        if at >= THREADS_MAX {
-            return None;
-        }
-        if at >= self.rings.len() {
-            self.rings.resize_with(at + 1, || None);
-        }
-        self.rings.get_mut(at)
     }
 
     /// A new process image's number.
@@ -129,15 +154,22 @@ impl Output {
         let stamp = Stamp { order: Order(order), time: self.clock.time(order) };
         self.records += 1;
         self.samples += u64::from(matches!(event, Event::Access(_)));
-        let (clock, writer) = (self.clock, self.writer.clone());
+        let record = Record { stamp, thread, event };
+        let (writer, rings) = match &mut self.to {
+            Destination::Records(waiting) => {
+                waiting.push(record);
+                return Ok(());
+            }
+            Destination::Chunks(writer, rings) => (writer, rings),
+        };
         let id = RingId { slot: FIRST_SLOT.saturating_add(thread.0), generation: 0 };
-        let Some(place) = self.place(thread.0) else { return Ok(()) };
+        let Some(place) = place(rings, thread.0) else { return Ok(()) };
         // The tracker's threads have told of themselves in rings of their own.
         let ring = place.get_or_insert_with(|| {
             writer.lock().open_ring(id, thread);
-            Ring { encoder: Encoder::new(clock), bytes: Vec::new() }
+            Ring { encoder: Encoder::new(self.clock), bytes: Vec::new() }
         });
-        ring.encoder.encode(&Record { stamp, thread, event }, &mut ring.bytes);
+        ring.encoder.encode(&record, &mut ring.bytes);
         if ring.bytes.len() >= RING_BYTES {
             writer.lock().append(id, &ring.bytes)?;
             ring.bytes.clear();
@@ -147,8 +179,9 @@ impl Output {
 
     /// Hands everything on, so that it survives this process's death.
     pub fn flush(&mut self) -> Result<(), SourceError> {
-        let mut writer = self.writer.lock();
-        for (thread, ring) in (0_u32..).zip(&mut self.rings) {
+        let Destination::Chunks(writer, rings) = &mut self.to else { return Ok(()) };
+        let mut writer = writer.lock();
+        for (thread, ring) in (0_u32..).zip(rings) {
             let Some(ring) = ring.as_mut().filter(|ring| !ring.bytes.is_empty()) else { continue };
             let id = RingId { slot: FIRST_SLOT.saturating_add(thread), generation: 0 };
             writer.append(id, &ring.bytes)?;
@@ -160,13 +193,26 @@ impl Output {
 
     /// Bytes of the trace's files so far.
     pub fn disk_bytes(&self) -> u64 {
-        self.writer.lock().bytes_written()
+        if let Destination::Chunks(writer, _) = &self.to { writer.lock().bytes_written() } else { 0 }
     }
 
     /// Records written so far, and accesses among them.
     pub fn written(&self) -> (u64, u64) {
         (self.records, self.samples)
     }
+}
+
+/// Where a thread's ring is kept; `None` for a number that the program must have scribbled over.
+fn place(rings: &mut Vec<Option<Ring>>, thread: u32) -> Option<&mut Option<Ring>> {
+    const THREADS_MAX: usize = 1 << 22;
+    let at = thread as usize;
+    if at >= THREADS_MAX {
+        return None;
+    }
+    if at >= rings.len() {
+        rings.resize_with(at + 1, || None);
+    }
+    rings.get_mut(at)
 }
 
 fn post_increment(next: &mut u32) -> u32 {

@@ -20,6 +20,8 @@ use crate::error::SourceError;
 /// Addresses from here up are the kernel's (the trace format has none of these).
 const USER_END: u64 = 1 << 47;
 const PAGE_SHIFT: u32 = 12;
+/// No machine has more CPUs.
+const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.
 const LOWEST_CODE: u64 = 4096;
 
@@ -84,6 +86,8 @@ pub(crate) struct Samples {
     out: Output,
     tasks: Tasks,
     places: Places,
+    /// Nodes of CPUs.
+    node_of_cpu: Vec<Option<NodeId>>,
     stacks: HashMap<Box<[u64]>, StackId>,
     chain: Vec<u64>,
     /// Task that runs on each CPU, as context switches tell.
@@ -101,10 +105,13 @@ pub(crate) struct Samples {
 impl Samples {
     /// Begins with nothing known of any process.
     pub fn new(out: Output, tasks: Tasks, places: Places) -> Samples {
+        let last = places.node_of_cpu.keys().copied().max().filter(|&cpu| cpu < CPUS_MAX);
+        let node_of_cpu = last.map_or_else(Vec::new, |last| (0..=last).map(|cpu| places.node_of_cpu(cpu)).collect());
         Samples {
             out,
             tasks,
             places,
+            node_of_cpu,
             stacks: HashMap::new(),
             chain: Vec::new(),
             running: HashMap::new(),
@@ -157,10 +164,7 @@ impl Samples {
             SideBand::Comm { pid, tid, name, by_exec } => {
                 self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
             }
-            SideBand::Fork(change) => {
-                self.tasks.fork(change);
-                Ok(())
-            }
+            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change),
             SideBand::Exit(change) => self.tasks.exit(&mut self.out, change),
             SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
                 self.counts.lost = self.counts.lost.saturating_add(*count);
@@ -268,7 +272,7 @@ impl Samples {
         told: Option<NodeId>,
     ) -> Result<(), SourceError> {
         let process = self.tasks.process(task);
-        let node = access.cpu.and_then(|cpu| self.places.node_of_cpu(cpu));
+        let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu as usize).copied().flatten());
         if let (Some(cpu), Some(node)) = (access.cpu, node)
             && self.last_cpu.insert(thread, cpu) != Some(cpu)
         {

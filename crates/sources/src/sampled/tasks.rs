@@ -1,14 +1,14 @@
 //! Processes and threads, as the side band tells of them.
 //!
 //! A process is written when it gets its first sample, or when a forked child of it does (which sees its memory): system-wide
-//! recordings list every process of the machine. Until then its mappings wait.
+//! recordings list every process of the machine. Until then its mappings wait. What a written process forks is written with it, as the join gives a child
+//! the memory that its parent has at that moment.
 //!
 //! Where the tracker is loaded into programs, it tells of threads by itself ([`Announcement`]), and of all that the side band does, and more. Then
 //! a thread's samples wait until it has announced itself, and from then on are its own; one that does not for long ([`Tasks::settle`]) is
 //! written by what the side band tells.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use numapilot_perf::{FileIdentity, Mapping, TaskChange};
 use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
@@ -28,6 +28,8 @@ struct Image {
     exe: String,
     start: u64,
     index: Option<ProcessIndex>,
+    /// Images that it forked.
+    forked: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
     modules: Vec<(String, Placed)>,
@@ -80,6 +82,8 @@ pub(crate) struct Upbringing {
     pub tracker: Option<String>,
     /// All mappings are told of, so that memory outside them (a stack that grew) is the process's own.
     pub knows_all_mappings: bool,
+    /// Records go on as they are written, not in order of their stamps: what a written process forks must be written at that moment.
+    pub writes_forks: bool,
 }
 
 /// All of them.
@@ -186,7 +190,9 @@ impl Tasks {
         }
         let image = self.tasks[task].image;
         if self.images[image].index.is_none() {
+            let before = out.waiting();
             self.write_image(out, image, task)?;
+            out.sort(before);
         }
         match self.tasks[task].thread {
             Some(thread) => Ok(thread),
@@ -252,6 +258,15 @@ impl Tasks {
         out.put(first, start, event)?;
         for (time, event) in std::mem::take(&mut self.images[image].waiting) {
             out.put(first, time, event)?;
+        }
+        if self.known.writes_forks {
+            for forked in std::mem::take(&mut self.images[image].forked) {
+                let Image { pid, start, index, .. } = self.images[forked];
+                if index.is_none() && self.by_pid.get(&pid) == Some(&forked) {
+                    let main = self.task(pid, pid, start);
+                    self.write_image(out, forked, main)?;
+                }
+            }
         }
         Ok(())
     }
@@ -324,7 +339,7 @@ impl Tasks {
     }
 
     /// A new thread, or a new process.
-    pub fn fork(&mut self, change: &TaskChange) {
+    pub fn fork(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), SourceError> {
         let time = change.time;
         let parent = self.task(change.parent_pid, change.parent_tid, time);
         if change.pid != change.parent_pid {
@@ -337,11 +352,19 @@ impl Tasks {
             let pid = change.pid;
             self.images.push(Image { pid, parent: inherits, start: time, own_pages, tracker_code, ..Image::default() });
             self.by_pid.insert(change.pid, image);
+            if let Some(parent) = inherits.filter(|_| self.known.writes_forks) {
+                self.images[parent].forked.push(image);
+            }
         }
         self.by_tid.remove(&change.tid);
         let task = self.task(change.pid, change.tid, time);
         let is_forked = time > 0 || change.pid == change.parent_pid;
         self.tasks[task].parent = is_forked.then_some(parent);
+        let is_of_written = self.images[self.tasks[parent].image].index.is_some();
+        if self.known.writes_forks && is_forked && change.pid != change.parent_pid && is_of_written {
+            self.written(out, task)?;
+        }
+        Ok(())
     }
 
     /// A thread's end, and that of its process if it was the last.

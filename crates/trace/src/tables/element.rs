@@ -4,18 +4,54 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::writer::{ColumnWriterImpl, get_column_writer, get_typed_column_writer_mut};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::file::writer::SerializedColumnWriter;
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
 
-use super::schema::{ColumnType, ROWS_PER_GROUP};
+use super::dictionary::{self, Chunk};
+use super::schema::{ColumnType, Encoding, ROWS_PER_GROUP};
 
 /// Values converted at a time.
 const BATCH: usize = 8192;
 /// Bound on rows that one read call asks for, so that a lying row count reserves nothing.
 const READ_BATCH: usize = 64 << 10;
 
-/// A column being written.
-pub struct ColumnOutput<'a>(pub(super) SerializedColumnWriter<'a>);
+/// A column chunk being written, in memory.
+pub struct ColumnOutput {
+    pub(super) descr: ColumnDescPtr,
+    pub(super) properties: WriterPropertiesPtr,
+    pub(super) encoding: Encoding,
+    pub(super) chunk: Option<Chunk>,
+}
+
+impl ColumnOutput {
+    /// Encodes by the parquet crate's own means.
+    fn plain<T: Stored>(
+        &mut self,
+        write: impl FnOnce(&mut ColumnWriterImpl<'_, T::Physical>) -> parquet::errors::Result<()>,
+    ) -> parquet::errors::Result<()> {
+        let mut sink = TrackedWrite::new(Vec::new());
+        let pages = Box::new(SerializedPageWriter::new(&mut sink));
+        let mut writer = get_column_writer(self.descr.clone(), self.properties.clone(), pages);
+        write(get_typed_column_writer_mut::<T::Physical>(&mut writer))?;
+        let close = writer.close()?;
+        self.chunk = Some(Chunk { bytes: sink.into_inner()?.into(), close });
+        Ok(())
+    }
+
+    /// Encodes with a dictionary, where the column is to have one and the values are few; false: not done.
+    fn coded<T: Stored>(
+        &mut self,
+        values: impl ExactSizeIterator<Item = Option<T>>,
+    ) -> parquet::errors::Result<bool> {
+        if self.encoding == Encoding::Dictionary && T::IS_INTEGER {
+            self.chunk = dictionary::encode(values.map(|value| value.map(|value| value.key())), &self.descr)?;
+        }
+        Ok(self.chunk.is_some())
+    }
+}
 
 /// A column being read.
 pub struct ColumnInput<'a> {
@@ -63,7 +99,7 @@ pub trait Element: Sized + Clone {
     ///
     /// # Errors
     /// What Parquet reports.
-    fn write(values: &[Self], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()>;
+    fn write(values: &[Self], out: &mut ColumnOutput) -> parquet::errors::Result<()>;
     /// Appends all values of the column.
     ///
     /// # Errors
@@ -77,6 +113,11 @@ pub trait Element: Sized + Clone {
 trait Stored: Sized + Clone {
     type Physical: DataType;
     const TYPE: ColumnType;
+    /// It is a number, which [`Stored::key`] gives.
+    const IS_INTEGER: bool = false;
+    fn key(&self) -> u64 {
+        0
+    }
     fn store(&self) -> <Self::Physical as DataType>::T;
     fn load(value: &<Self::Physical as DataType>::T, strings: &mut Strings) -> Result<Self, ReadFault>;
     fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Self::Physical>>;
@@ -87,6 +128,11 @@ macro_rules! stored_as_int32 {
         impl Stored for $type {
             type Physical = Int32Type;
             const TYPE: ColumnType = ColumnType::$kind;
+            const IS_INTEGER: bool = true;
+            #[inline]
+            fn key(&self) -> u64 {
+                u64::from(*self)
+            }
             #[inline]
             fn store(&self) -> i32 {
                 u32::from(*self) as i32
@@ -108,6 +154,11 @@ stored_as_int32!(u8 => U8, u16 => U16, u32 => U32);
 impl Stored for u64 {
     type Physical = Int64Type;
     const TYPE: ColumnType = ColumnType::U64;
+    const IS_INTEGER: bool = true;
+    #[inline]
+    fn key(&self) -> u64 {
+        *self
+    }
     #[inline]
     fn store(&self) -> i64 {
         *self as i64
@@ -163,15 +214,19 @@ impl<T: Stored> Element for T {
         None
     }
 
-    fn write(values: &[T], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
-        let writer = out.0.typed::<T::Physical>();
-        let mut stored = Vec::with_capacity(BATCH.min(values.len()));
-        for batch in values.chunks(BATCH) {
-            stored.clear();
-            stored.extend(batch.iter().map(Stored::store));
-            writer.write_batch(&stored, None, None)?;
+    fn write(values: &[T], out: &mut ColumnOutput) -> parquet::errors::Result<()> {
+        if out.coded(values.iter().cloned().map(Some))? {
+            return Ok(());
         }
-        Ok(())
+        out.plain::<T>(|writer| {
+            let mut stored = Vec::with_capacity(BATCH.min(values.len()));
+            for batch in values.chunks(BATCH) {
+                stored.clear();
+                stored.extend(batch.iter().map(Stored::store));
+                writer.write_batch(&stored, None, None)?;
+            }
+            Ok(())
+        })
     }
 
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<T>) -> Result<(), ReadFault> {
@@ -202,18 +257,22 @@ impl<T: Stored> Element for Option<T> {
         Some(None)
     }
 
-    fn write(values: &[Option<T>], out: &mut ColumnOutput<'_>) -> parquet::errors::Result<()> {
-        let writer = out.0.typed::<T::Physical>();
-        let mut stored = Vec::with_capacity(BATCH.min(values.len()));
-        let mut levels = Vec::with_capacity(BATCH.min(values.len()));
-        for batch in values.chunks(BATCH) {
-            stored.clear();
-            levels.clear();
-            stored.extend(batch.iter().flatten().map(Stored::store));
-            levels.extend(batch.iter().map(|value| i16::from(value.is_some())));
-            writer.write_batch(&stored, Some(&levels), None)?;
+    fn write(values: &[Option<T>], out: &mut ColumnOutput) -> parquet::errors::Result<()> {
+        if out.coded(values.iter().cloned())? {
+            return Ok(());
         }
-        Ok(())
+        out.plain::<T>(|writer| {
+            let mut stored = Vec::with_capacity(BATCH.min(values.len()));
+            let mut levels = Vec::with_capacity(BATCH.min(values.len()));
+            for batch in values.chunks(BATCH) {
+                stored.clear();
+                levels.clear();
+                stored.extend(batch.iter().flatten().map(Stored::store));
+                levels.extend(batch.iter().map(|value| i16::from(value.is_some())));
+                writer.write_batch(&stored, Some(&levels), None)?;
+            }
+            Ok(())
+        })
     }
 
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Option<T>>) -> Result<(), ReadFault> {

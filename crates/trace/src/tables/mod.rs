@@ -4,6 +4,7 @@
 //! column is stored. Documented for outsiders in `docs/trace-format.md`. Files are checked against the sizes and checksums in `meta.json` before
 //! they are parsed, so that damage gives an error and not wrong numbers.
 
+mod dictionary;
 mod element;
 mod pages;
 mod read;
@@ -14,7 +15,7 @@ mod write;
 pub use element::{ColumnInput, ColumnOutput, Element, ReadFault};
 pub use read::{TableReader, TraceReader};
 pub use rows::*;
-pub use write::{TableWriter, TraceWriter};
+pub use write::{Durability, FolderLock, TableWriter, TraceWriter};
 
 use std::path::PathBuf;
 

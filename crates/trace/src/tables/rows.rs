@@ -7,7 +7,7 @@ use super::element::{ColumnInput, ColumnOutput, Element, ReadFault};
 use super::schema::{Column, Encoding};
 
 /// A table: its columns as vectors of equal length.
-pub trait Table: Default + Send {
+pub trait Table: Default + Send + Sync {
     /// Name of the table, and of its file without `.parquet`.
     const NAME: &'static str;
     /// Its columns, in the order of the file.
@@ -26,7 +26,7 @@ pub trait Table: Default + Send {
         &self,
         column: usize,
         rows: Range<usize>,
-        out: &mut ColumnOutput<'_>,
+        out: &mut ColumnOutput,
     ) -> parquet::errors::Result<()>;
     /// Appends all values of one column of one row group.
     ///
@@ -77,6 +77,11 @@ macro_rules! table {
                 $(self.$field.reserve(rows);)*
             }
 
+            /// Removes the first `rows` rows.
+            pub fn drop_front(&mut self, rows: usize) {
+                $(self.$field.drain(..rows.min(self.$field.len()));)*
+            }
+
             /// Moves all rows of `other` to the end.
             pub fn append(&mut self, other: &mut Self) {
                 $(self.$field.append(&mut other.$field);)*
@@ -102,7 +107,7 @@ macro_rules! table {
                 &self,
                 column: usize,
                 rows: Range<usize>,
-                out: &mut ColumnOutput<'_>,
+                out: &mut ColumnOutput,
             ) -> parquet::errors::Result<()> {
                 let mut index = 0;
                 $(

@@ -11,6 +11,13 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 /// Rows in a row group: enough for good compression, few enough (about 100 MB of columns) to hold in memory.
 pub const ROWS_PER_GROUP: usize = 1 << 20;
 
+/// Rows in a page.
+pub(super) const ROWS_PER_PAGE: usize = ROWS_PER_GROUP / 8;
+/// A dictionary takes no more than this; a column with more different values has none.
+pub(super) const DICTIONARY_BYTES_MAX: usize = 4 << 20;
+/// Of zstd.
+pub(super) const COMPRESSION_LEVEL: i32 = 1;
+
 /// Value types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -90,11 +97,13 @@ pub(super) fn parquet_schema(name: &str, columns: &[Column]) -> parquet::errors:
 pub(super) fn properties(columns: &[Column]) -> parquet::errors::Result<WriterProperties> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("numapilot ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(COMPRESSION_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
+        // Columns with dictionaries are encoded here, which writes none; a file has them for all columns or for none.
+        .set_offset_index_disabled(true)
         .set_write_batch_size(8192)
-        .set_data_page_row_count_limit(ROWS_PER_GROUP / 8)
-        .set_dictionary_page_size_limit(4 << 20);
+        .set_data_page_row_count_limit(ROWS_PER_PAGE)
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX);
     for column in columns {
         let path = ColumnPath::from(column.name);
         let (dictionary, encoding) = match column.encoding {

@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::marker::PhantomData;
+use std::num::NonZero;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnDescPtr;
 
 use super::TableError;
 use super::element::ColumnOutput;
@@ -16,23 +21,56 @@ use super::rows::*;
 use super::schema::{ROWS_PER_GROUP, parquet_schema, properties};
 use crate::meta::{META_FILE, Meta, TableInfo};
 
-const TEMPORARY: &str = "tmp";
+/// Rows of a group from which on more than one thread encodes it.
+const ROWS_PER_THREAD: usize = 1 << 14;
+
+
+/// What a finished trace outlives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A loss of power: every table is on the disk before `meta.json` says so.
+    Synced,
+    /// The death of this process. After a loss of power a table may be missing or cut, which its checksum in `meta.json` tells; for traces that can be made
+    /// again.
+    Written,
+}
+
+/// The right to make a trace's tables, which one process has at a time: `report` may find a recording whose recorder is about to make them too. Held until
+/// dropped.
+#[derive(Debug)]
+pub struct FolderLock {
+    folder: PathBuf,
+    /// `None`: there was no folder, or the file system knows no locks. Names of their own keep writers apart then.
+    held: Option<File>,
+}
+
+impl FolderLock {
+    /// Waits until nobody else makes tables in `folder` (`NAME.numatrace`; one that does not exist yet is nobody else's).
+    #[must_use]
+    pub fn take(folder: &Path) -> FolderLock {
+        let held = File::open(folder).ok().filter(|file| file.lock().is_ok());
+        FolderLock { folder: folder.to_path_buf(), held }
+    }
+}
 
 /// Writes the tables of one trace. Tables that nothing was written to come out empty. Dropped without [`TraceWriter::finish`], it removes what
 /// it wrote.
 #[derive(Debug)]
 pub struct TraceWriter {
     folder: PathBuf,
+    _lock: FolderLock,
+    durability: Durability,
     done: BTreeMap<String, TableInfo>,
 }
 
 impl TraceWriter {
-    /// Prepares `folder` (`NAME.numatrace`, made if it is not there); removes a `meta.json` in it, since the tables are about to change.
+    /// Prepares the folder, which is made if it is not there; removes a `meta.json` in it, since the tables are about to change, and what writers that were killed left behind.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn create(folder: &Path) -> Result<TraceWriter, TableError> {
-        std::fs::create_dir_all(folder).map_err(TableError::io("create", folder))?;
+    pub fn create(lock: FolderLock, durability: Durability) -> Result<TraceWriter, TableError> {
+        let folder = lock.folder.clone();
+        std::fs::create_dir_all(&folder).map_err(TableError::io("create", &folder))?;
         let meta = folder.join(META_FILE);
         match std::fs::remove_file(&meta) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -40,7 +78,10 @@ impl TraceWriter {
             }
             _ => {}
         }
-        Ok(TraceWriter { folder: folder.to_path_buf(), done: BTreeMap::new() })
+        if lock.held.is_some() {
+            remove_temporaries(&folder, "tmp");
+        }
+        Ok(TraceWriter { folder, _lock: lock, durability, done: BTreeMap::new() })
     }
 
     /// Begins a table that is written in several batches; give it back with [`TraceWriter::close`].
@@ -51,7 +92,7 @@ impl TraceWriter {
         if self.done.contains_key(T::NAME) {
             return Err(TableError::WrittenTwice(T::NAME));
         }
-        TableWriter::create(&self.folder.join(format!("{}.parquet.{TEMPORARY}", T::NAME)))
+        TableWriter::create(&self.temporary(T::NAME))
     }
 
     /// Completes a table.
@@ -59,7 +100,7 @@ impl TraceWriter {
     /// # Errors
     /// If the system refuses (a full disk).
     pub fn close<T: Table>(&mut self, table: TableWriter<T>) -> Result<(), TableError> {
-        let info = table.finish()?;
+        let info = table.finish(self.durability)?;
         self.done.insert(T::NAME.to_owned(), info);
         Ok(())
     }
@@ -72,6 +113,11 @@ impl TraceWriter {
         let mut table = self.open::<T>()?;
         table.append(columns)?;
         self.close(table)
+    }
+
+    /// Name of a table while it is written: another process's is another.
+    fn temporary(&self, table: &str) -> PathBuf {
+        self.folder.join(format!("{table}.parquet.{}", own_suffix()))
     }
 
     fn write_if_missing<T: Table>(&mut self) -> Result<(), TableError> {
@@ -97,7 +143,7 @@ impl TraceWriter {
         self.write_if_missing::<LossColumns>()?;
         self.write_if_missing::<MarkColumns>()?;
         for name in self.done.keys() {
-            let from = self.folder.join(format!("{name}.parquet.{TEMPORARY}"));
+            let from = self.temporary(name);
             let to = self.folder.join(format!("{name}.parquet"));
             std::fs::rename(&from, &to).map_err(TableError::io("rename", from))?;
         }
@@ -109,10 +155,22 @@ impl TraceWriter {
 
 impl Drop for TraceWriter {
     fn drop(&mut self) {
-        for name in self.done.keys() {
-            let path = self.folder.join(format!("{name}.parquet.{TEMPORARY}"));
-            // Nothing more can be done about a file that stays: it has a temporary name and nobody reads it.
-            let _ = std::fs::remove_file(path);
+        remove_temporaries(&self.folder, &own_suffix());
+    }
+}
+
+/// How the names of this process's unfinished tables end.
+fn own_suffix() -> String {
+    format!("{}.tmp", std::process::id())
+}
+
+/// Removes unfinished tables. Nothing more can be done about one that stays: nobody reads a file of such a name.
+fn remove_temporaries(folder: &Path, suffix: &str) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.contains(".parquet.") && name.ends_with(&format!(".{suffix}")) {
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
@@ -144,41 +202,74 @@ impl<T: Table> TableWriter<T> {
     /// # Errors
     /// If the system refuses (a full disk), or the columns have different lengths.
     pub fn append(&mut self, columns: &T) -> Result<(), TableError> {
-        if !columns.is_even() {
+        self.append_rows(columns, 0..columns.len())
+    }
+
+    /// Appends some of the rows.
+    ///
+    /// # Errors
+    /// As [`TableWriter::append`].
+    pub fn append_rows(&mut self, columns: &T, rows: Range<usize>) -> Result<(), TableError> {
+        if !columns.is_even() || rows.end > columns.len() {
             let why = "the columns have different lengths".to_owned();
             return Err(TableError::Encode { path: self.path.clone(), why });
         }
-        let mut start = 0;
-        while start < columns.len() {
-            let end = columns.len().min(start + ROWS_PER_GROUP);
+        let mut start = rows.start;
+        while start < rows.end {
+            let end = rows.end.min(start + ROWS_PER_GROUP);
             self.group(columns, start..end).map_err(encode(&self.path))?;
             start = end;
         }
-        self.rows += columns.len() as u64;
+        self.rows += rows.len() as u64;
         Ok(())
     }
 
-    fn group(&mut self, columns: &T, rows: std::ops::Range<usize>) -> parquet::errors::Result<()> {
+    /// Writes a row group: its columns are encoded in memory, side by side where that is worth a thread, and written one after the other.
+    fn group(&mut self, columns: &T, rows: Range<usize>) -> parquet::errors::Result<()> {
+        let threads = if rows.len() < ROWS_PER_THREAD { 1 } else { available_parallelism().map_or(1, NonZero::get) };
+        let descr: Vec<ColumnDescPtr> = self.writer.schema_descr().columns().to_vec();
+        let properties = self.writer.properties().clone();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let (Some(descr), Some(column)) = (descr.get(index), T::COLUMNS.get(index)) else { return done };
+                let (descr, properties) = (descr.clone(), properties.clone());
+                let mut output = ColumnOutput { descr, properties, encoding: column.encoding, chunk: None };
+                let result = columns.write_column(index, rows.clone(), &mut output);
+                done.push((index, result.map(|()| output.chunk)));
+            }
+        };
+        let mut encoded = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.min(descr.len())).map(|_| scope.spawn(work)).collect();
+            let mut encoded = work();
+            for other in others {
+                // A thread that panicked leaves columns out, which the check below finds.
+                encoded.extend(other.join().unwrap_or_default());
+            }
+            encoded
+        });
+        encoded.sort_by_key(|(index, _)| *index);
         let mut group = self.writer.next_row_group()?;
-        let mut index = 0;
-        while let Some(column) = group.next_column()? {
-            let mut output = ColumnOutput(column);
-            columns.write_column(index, rows.clone(), &mut output)?;
-            output.0.close()?;
-            index += 1;
+        for (_, chunk) in encoded {
+            let chunk = chunk?.ok_or_else(|| ParquetError::General("a column was not encoded".to_owned()))?;
+            group.append_column(&chunk.bytes, chunk.close)?;
         }
         group.close()?;
         Ok(())
     }
 
-    /// Completes the file and syncs it.
+    /// Completes the file.
     ///
     /// # Errors
     /// If the system refuses (a full disk).
-    pub fn finish(self) -> Result<TableInfo, TableError> {
+    pub fn finish(self, durability: Durability) -> Result<TableInfo, TableError> {
         let path = self.path;
         let file = self.writer.into_inner().map_err(encode(&path))?;
-        file.sync_all().map_err(TableError::io("sync", &path))?;
+        if durability == Durability::Synced {
+            file.sync_all().map_err(TableError::io("sync", &path))?;
+        }
         let (bytes, crc32) = checksum(&path)?;
         Ok(TableInfo { rows: self.rows, bytes, crc32 })
     }
