@@ -185,6 +185,9 @@ pub struct RecordArgs {
     /// Samples per second of program time, whole program [default: 10000]
     #[arg(long, value_name = "HZ")]
     pub rate: Option<u32>,
+    /// Sample only accesses that missed the L3, where the processor can choose so (AMD Zen 4 and later)
+    #[arg(long)]
+    pub l3_misses_only: bool,
     /// Simulate one cache line in N, chosen by a hash of its address (1: all of them, exact and slower)
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub lines: u32,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use numapilot_trace::chunk::{Damage, Problem, RawTrace, SessionEnd, SessionStart};
-use numapilot_trace::meta::{META_FILE, ClockInfo, ExitInfo, Format, Losses as MetaLosses, Meta, Sampling};
+use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};

@@ -135,6 +135,8 @@ pub struct RecordOptions<'a> {
     pub plan: Option<&'a numapilot_plan::Fitted>,
     /// How often an access is kept.
     pub sampling: Sampling,
+    /// Of hardware that can choose, only accesses that missed the L3 (`pmu`).
+    pub l3_misses_only: bool,
     /// How far a thread's clock may run ahead of the slowest running thread's, in program time.
     pub window: Duration,
     /// Cycles of work charged per instrumented access (the instructions around it), 1/256 cycle. `emulate` counts instructions instead.
@@ -175,6 +177,7 @@ impl<'a> RecordOptions<'a> {
             placement: Placement::default(),
             plan: None,
             sampling: Sampling::default(),
+            l3_misses_only: false,
             window: Duration::from_micros(100),
             cycles_per_access_q8: 512,
             seed: 1,

@@ -140,6 +140,17 @@ fn an_interrupt_reaches_the_program_and_the_trace_is_finished() {
     assert!(lab.open().end().is_some());
 }
 
+/// As under `nohup`, or in the background of a script.
+#[test]
+fn an_interrupt_that_the_caller_ignores_stays_ignored() {
+    let lab = Lab::new();
+    let mut child = lab.command_with(libc::SIG_IGN, &[], &[busy(), "for", "200"]).spawn().unwrap();
+    assert_eq!(first_line(&mut child), "ready");
+    kill(&child, libc::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(lab.open().end().is_some());
+}
+
 #[test]
 fn background_jobs_are_waited_for_and_daemons_are_not() {
     let lab = Lab::new();

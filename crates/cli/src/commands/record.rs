@@ -120,6 +120,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
         (None, Some(rate)) => Sampling::RateHz(rate),
         (None, None) => Sampling::default(),
     };
+    options.l3_misses_only = arguments.l3_misses_only;
     options.window = Duration::from_micros(arguments.window);
     options.line_sampling = arguments.lines;
     options.seed = arguments.seed;

@@ -4,6 +4,7 @@
 //! [`Walker`] gives the records in the order of the file, with the events and the facts about the machine beside it. The crate for this
 //! (`linux-perf-data`) gives neither the place of a record in the file, which our messages name, nor the traces of AUX buffers.
 
+mod block;
 mod expand;
 mod features;
 mod header;

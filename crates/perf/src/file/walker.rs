@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::FileError;
+use super::block::Block;
 use super::expand::Expander;
 use super::features::{Features, build_id, read_section};
 use super::header::{FILE_HEADER_BYTES, FileHeader, PIPE_HEADER_BYTES, Section, endian};
@@ -17,6 +18,8 @@ use crate::session::{Header, Session};
 const SECTION_MAX: u64 = 64 << 20;
 /// A piece of an AUX buffer is smaller than this: buffers are.
 const AUX_MAX: u64 = 1 << 30;
+/// Bytes of it that are copied at once.
+const AUX_STEP: usize = 1 << 20;
 
 /// A record as it stands in the file.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +36,9 @@ pub struct Item<'a> {
 
 /// Reads a file or stream. [`Walker::next`] gives the records; events and facts are there from the start in files, and grow in streams.
 pub struct Walker<R> {
-    reader: R,
+    reader: Block<R>,
     path: PathBuf,
+    /// Of the byte that is read next.
     offset: u64,
     /// First byte after the records.
     end: u64,
@@ -46,12 +50,13 @@ pub struct Walker<R> {
     ids: Vec<Vec<u64>>,
     features: Features,
     expander: Option<Expander>,
+    /// A record that was expanded.
     buffer: Vec<u8>,
     aux: Vec<u8>,
     /// Problems that cost a section, not the recording.
     problems: Vec<String>,
-    /// The record given last, whose body is in `buffer`.
-    current: Option<(Header, u64)>,
+    /// The record given last, and whether its body is in `buffer` rather than the last thing read.
+    current: Option<(Header, u64, bool)>,
     /// Files of further records, the next one last.
     parts: Vec<Part<R>>,
 }
@@ -165,15 +170,14 @@ impl<R: Read> Walker<R> {
         Err(FileError::Io { path: walker.path, offset: 0, source })
     }
 
-    fn begin(mut reader: R, path: &Path) -> Result<Walker<R>, FileError> {
-        let mut head = [0; PIPE_HEADER_BYTES as usize];
+    fn begin(reader: R, path: &Path) -> Result<Walker<R>, FileError> {
+        let mut reader = Block::new(reader);
         let path = path.to_path_buf();
-        match reader.read_exact(&mut head) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(FileError::NotPerfData(path)),
+        let head: [u8; PIPE_HEADER_BYTES as usize] = match reader.next(PIPE_HEADER_BYTES as usize) {
             Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(FileError::Folder(path)),
             Err(source) => return Err(FileError::Io { path, offset: 0, source }),
-            Ok(()) => {}
-        }
+            Ok(bytes) => bytes.try_into().map_err(|_| FileError::NotPerfData(path.clone()))?,
+        };
         let (magic, size) = head.split_at(8);
         let endian = endian(magic.try_into().unwrap_or(&[0; 8])).ok_or_else(|| FileError::NotPerfData(path.clone()))?;
         let mut bytes = Bytes::new(size, 8, endian);
@@ -226,7 +230,7 @@ impl<R: Read> Walker<R> {
         }
         // Each thread compressed its own records.
         self.expander = None;
-        (self.reader, self.path, self.offset, self.end) = (part.reader, part.path, 0, part.length);
+        (self.reader, self.path, self.offset, self.end) = (Block::new(part.reader), part.path, 0, part.length);
         true
     }
 
@@ -295,34 +299,28 @@ impl<R: Read> Walker<R> {
     }
 
     fn read_vec(&mut self, bytes: usize) -> Result<Vec<u8>, FileError> {
-        let mut out = vec![0; bytes];
-        self.reader.read_exact(&mut out).map_err(|source| FileError::Io {
-            path: self.path.clone(),
-            offset: self.offset,
-            source,
-        })?;
+        let (path, offset) = (&self.path, self.offset);
+        let fail = |source| FileError::Io { path: path.clone(), offset, source };
+        let read = self.reader.next(bytes).map_err(fail)?;
+        if read.len() < bytes {
+            return Err(fail(ErrorKind::UnexpectedEof.into()));
+        }
         self.offset += bytes as u64;
-        Ok(out)
+        Ok(read.to_vec())
     }
 
-    /// Fills `buffer` with `bytes` more; false where the file ends before that.
+    /// Reads `bytes` more, which [`Block::last`] then has; false where the file ends before that.
+    #[inline]
     fn fill(&mut self, bytes: usize) -> Result<bool, FileError> {
-        self.buffer.resize(bytes, 0);
-        let mut filled = 0;
-        while filled < bytes {
-            match self.reader.read(&mut self.buffer[filled..]) {
-                Ok(0) => {
-                    if filled > 0 || bytes > Header::BYTES {
-                        self.torn_at = Some(self.offset + filled as u64);
-                    }
-                    return Ok(false);
-                }
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(FileError::Io { path: self.path.clone(), offset: self.offset + filled as u64, source });
-                }
+        let count = match self.reader.next(bytes) {
+            Ok(read) => read.len(),
+            Err(source) => return Err(FileError::Io { path: self.path.clone(), offset: self.offset, source }),
+        };
+        if count < bytes {
+            if count > 0 || bytes > Header::BYTES {
+                self.torn_at = Some(self.offset + count as u64);
             }
+            return Ok(false);
         }
         self.offset += bytes as u64;
         Ok(true)
@@ -341,7 +339,7 @@ impl<R: Read> Walker<R> {
                 expander.take(Header::BYTES);
                 self.buffer.clear();
                 self.buffer.extend_from_slice(expander.take(length));
-                self.current = Some((header, offset));
+                self.current = Some((header, offset, true));
                 self.aux.clear();
                 return Ok(self.current());
             }
@@ -352,7 +350,8 @@ impl<R: Read> Walker<R> {
                 }
                 return Ok(None);
             }
-            let header = Header::decode(&mut Bytes::new(&self.buffer, at, self.endian())).map_err(self.malformed())?;
+            let header =
+                Header::decode(&mut Bytes::new(self.reader.last(), at, self.endian())).map_err(self.malformed())?;
             let body = usize::from(header.size) - Header::BYTES;
             if self.offset.saturating_add(body as u64) > self.end {
                 self.torn_at = Some(self.end);
@@ -363,10 +362,11 @@ impl<R: Read> Walker<R> {
                 self.end = self.offset;
                 continue;
             }
-            if self.take_in(header, at)? {
+            self.current = Some((header, at + Header::BYTES as u64, false));
+            self.aux.clear();
+            if is_about_the_file(header.kind) && self.take_in(header, at)? {
                 continue;
             }
-            self.current = Some((header, at + Header::BYTES as u64));
             return Ok(self.current());
         }
     }
@@ -374,8 +374,9 @@ impl<R: Read> Walker<R> {
     /// The record that [`Walker::next`] gave last.
     #[must_use]
     pub fn current(&self) -> Option<Item<'_>> {
-        let (header, offset) = self.current?;
-        Some(Item { header, body: &self.buffer, offset, aux: &self.aux })
+        let (header, offset, is_expanded) = self.current?;
+        let body = if is_expanded { &self.buffer } else { self.reader.last() };
+        Some(Item { header, body, offset, aux: &self.aux })
     }
 
     /// Header of the next record that was expanded, and the length of its body.
@@ -391,13 +392,12 @@ impl<R: Read> Walker<R> {
         Ok(is_whole.then(|| (header, usize::from(header.size) - Header::BYTES)))
     }
 
-    /// Handles records that are about the file itself; true if this was one. `buffer` has its body.
+    /// Handles records that are about the file itself; true if there is nothing in it for others. Its body was read last.
     fn take_in(&mut self, header: Header, at: u64) -> Result<bool, FileError> {
-        self.aux.clear();
         let (offset, endian) = (at + Header::BYTES as u64, self.endian());
-        let body = std::mem::take(&mut self.buffer);
+        let body = self.reader.last().to_vec();
         let mut bytes = Bytes::new(&body, offset, endian);
-        let result = match header.kind {
+        match header.kind {
             kind::HEADER_ATTR => self.take_attr(&mut bytes).map(|()| true),
             kind::HEADER_FEATURE => {
                 let taken = bytes
@@ -419,12 +419,14 @@ impl<R: Read> Walker<R> {
             kind::COMPRESSED | kind::COMPRESSED2 => self.expand(header.kind, &mut bytes).map(|()| true),
             kind::AUXTRACE => {
                 let size = bytes.u64("the size of a trace").map_err(self.malformed())?;
-                self.read_aux(size, offset).map(|()| false)
+                self.read_aux(size, offset)?;
+                // What was read last is not the record any more.
+                self.buffer = body;
+                self.current = Some((header, offset, true));
+                Ok(false)
             }
             _ => Ok(false),
-        };
-        self.buffer = body;
-        result
+        }
     }
 
     fn take_attr(&mut self, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
@@ -469,14 +471,33 @@ impl<R: Read> Walker<R> {
             let fault = Fault::Value { what: "the size of a trace", value: size };
             return Err(self.malformed()(DecodeError { offset, fault }));
         }
-        let mut aux = std::mem::take(&mut self.aux);
-        let read = std::io::Read::by_ref(&mut self.reader).take(size).read_to_end(&mut aux);
-        let count = read.map_err(|source| FileError::Io { path: self.path.clone(), offset, source })?;
-        self.offset += count as u64;
-        if (count as u64) < size {
-            self.torn_at = Some(self.offset);
+        let mut left = size as usize;
+        while left > 0 {
+            let step = left.min(AUX_STEP);
+            let read = self.reader.next(step);
+            let read = read.map_err(|source| FileError::Io { path: self.path.clone(), offset, source })?;
+            self.aux.extend_from_slice(read);
+            self.offset += read.len() as u64;
+            if read.len() < step {
+                self.torn_at = Some(self.offset);
+                break;
+            }
+            left -= step;
         }
-        self.aux = aux;
         Ok(())
     }
+}
+
+/// Whether records of a kind are looked at by the walker itself.
+fn is_about_the_file(kind: u32) -> bool {
+    matches!(
+        kind,
+        kind::HEADER_ATTR
+            | kind::HEADER_FEATURE
+            | kind::HEADER_BUILD_ID
+            | kind::HEADER_TRACING_DATA
+            | kind::COMPRESSED
+            | kind::COMPRESSED2
+            | kind::AUXTRACE
+    )
 }

@@ -25,6 +25,8 @@ pub struct Wish {
     pub period: u64,
     /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
     pub least_latency: u64,
+    /// Only what the caches up to the third level did not answer. Where the hardware can choose so.
+    pub l3_misses_only: bool,
     /// Physical addresses: for privileged users only.
     pub physical: bool,
     /// Call chains.
@@ -35,7 +37,14 @@ pub struct Wish {
 
 impl Default for Wish {
     fn default() -> Wish {
-        Wish { period: 100_000, least_latency: 0, physical: false, callchain: true, user_only: true }
+        Wish {
+            period: 100_000,
+            least_latency: 0,
+            l3_misses_only: false,
+            physical: false,
+            callchain: true,
+            user_only: true,
+        }
     }
 }
 
@@ -86,6 +95,11 @@ fn common(attr: EventAttr, wish: &Wish, fields: u64) -> EventAttr {
     }
 }
 
+/// Hardware without that filter.
+const NO_CHOICE: &str = "accesses cannot be chosen by having missed the L3: all are sampled";
+/// The hardware draws again when what it tagged did not miss, without counting how often.
+const SKEWED: &str = "only accesses that missed the L3 are sampled: right for finding objects and their shares, but totals of accesses are not to be had";
+
 /// AMD IBS. The kernel takes periods that are multiples of 16 from 0x90 to 0x7fffff0.
 fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
     let mut terms: Vec<String> = Vec::new();
@@ -110,6 +124,15 @@ fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
             false => lacking.push("loads cannot be chosen by latency"),
         }
     }
+    if wish.l3_misses_only {
+        match pmu.format.contains_key("l3missonly") {
+            true => {
+                terms.push("l3missonly=1".to_owned());
+                lacking.push(SKEWED);
+            }
+            false => lacking.push(NO_CHOICE),
+        }
+    }
     let attr = common(pmu.event(&terms.join(","))?, wish, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
     let period = (wish.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
     let has_filter = pmu.format.contains_key("swfilt");
@@ -131,6 +154,7 @@ fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
     };
     let precise =
         |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr };
+    let no_choice = || if wish.l3_misses_only { vec![NO_CHOICE] } else { Vec::new() };
     let mut out = Vec::new();
     if pmu.events.contains_key("mem-loads") {
         let mut load = pmu.event("mem-loads")?;
@@ -143,7 +167,7 @@ fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
             events.push(common(pmu.event("mem-loads-aux")?, &Wish { period: 0, ..*wish }, fields));
         }
         events.push(precise(common(load, wish, fields), 2));
-        out.push(offer(Sampler::PebsLoads, events, Vec::new()));
+        out.push(offer(Sampler::PebsLoads, events, no_choice()));
     }
     if pmu.events.contains_key("mem-stores") {
         let store = precise(common(pmu.event("mem-stores")?, wish, fields), 2);
@@ -173,6 +197,9 @@ fn spe(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
     }
     if wish.least_latency > 0 && pmu.format.contains_key("min_latency") {
         terms.push(format!("min_latency={}", wish.least_latency.min(0xfff)));
+    }
+    if wish.l3_misses_only {
+        lacking.push(NO_CHOICE);
     }
     if wish.callchain {
         lacking.push("SPE has no call chains");

@@ -1,14 +1,19 @@
 //! Why the kernel refuses an event: the error number means different things by level, right, container and version (`perf_event_open` and `perf_allow_*` in
 //! `kernel/events/core.c`; Debian's and Ubuntu's patch for levels above 2).
 
+use std::io;
+
 use super::facts::{Answer, Facts};
-use super::{Obstacle, Vendor};
+use super::{Obstacle, Vendor, probe};
+use crate::error::SourceError;
 
 /// What an event was to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// User code of one's own processes: the least that can be asked for.
     Own,
+    /// The same of processes that run already, whoever's they are.
+    Running,
     /// The kernel as well.
     Kernel,
     /// Physical addresses.
@@ -21,7 +26,7 @@ impl Scope {
     /// The highest level of `perf_event_paranoid` at which unprivileged users may.
     fn level(self) -> i32 {
         match self {
-            Scope::Own => 2,
+            Scope::Own | Scope::Running => 2,
             Scope::Kernel | Scope::Physical => 1,
             Scope::System => 0,
         }
@@ -29,12 +34,20 @@ impl Scope {
 
     fn words(self) -> &'static str {
         match self {
-            Scope::Own => "events of one's own processes",
+            Scope::Own | Scope::Running => "events of one's own processes",
             Scope::Kernel => "events that see the kernel's own accesses",
             Scope::Physical => "physical addresses",
             Scope::System => "events of other users' processes",
         }
     }
+}
+
+/// The error for an event that was refused when it was needed.
+pub(crate) fn explain(event: &str, scope: Scope, source: io::Error) -> SourceError {
+    let facts = probe();
+    let answer = Answer::Refused(source.raw_os_error().unwrap_or(0));
+    let Obstacle { reason, remedy } = closed(&facts).unwrap_or_else(|| refused(&facts, event, answer, scope));
+    SourceError::Event { event: event.to_owned(), source, reason, remedy }
 }
 
 /// How to come by the right.
@@ -101,6 +114,14 @@ fn unfiltered(facts: &Facts) -> String {
 
 fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
     let level = facts.paranoid.unwrap_or(scope.level() + 1);
+    if level <= scope.level() && scope == Scope::Running {
+        return Obstacle::new(
+            format!(
+                "these processes may not be looked into (EACCES; perf_event_paranoid is {level}, so it is not that)"
+            ),
+            "run as the processes' user or as root; processes with more rights than yours need CAP_SYS_PTRACE or CAP_PERFMON",
+        );
+    }
     if level <= scope.level() {
         return Obstacle::new(
             format!(
@@ -110,7 +131,7 @@ fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
             "allow it in the module's policy (`journalctl -k | grep -i denied` names it)",
         );
     }
-    let note = if scope == Scope::Own { "; this distribution's kernel takes levels above 2 for a ban" } else { "" };
+    let note = if scope.level() == 2 { "; this distribution's kernel takes levels above 2 for a ban" } else { "" };
     Obstacle::new(
         format!("perf_event_paranoid is {level}, and {} need at most {}{note}", scope.words(), scope.level()),
         rights(facts, scope),
@@ -132,7 +153,7 @@ pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) ->
     match error {
         libc::EACCES => paranoid(facts, scope),
         libc::EPERM => Obstacle::new(name("a seccomp filter or a security module refuses it"), unfiltered(facts)),
-        libc::EINVAL if is_ibs && scope == Scope::Own && !facts.kernel.is_at_least(6, 2) => Obstacle::new(
+        libc::EINVAL if is_ibs && scope.level() == 2 && !facts.kernel.is_at_least(6, 2) => Obstacle::new(
             format!(
                 "{pmu}: this kernel ({}) samples whole CPUs only; events of single processes came with 6.2",
                 facts.kernel
@@ -145,9 +166,9 @@ pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) ->
                 ),
             },
         ),
-        libc::EINVAL if !facts.kernel.is_at_least(5, 12) => Obstacle::new(
-            name("this kernel does not know the fields in which samples carry their latencies, which came with 5.12"),
-            "use a kernel of 5.12 or later",
+        libc::EINVAL => Obstacle::new(
+            name("this kernel does not know the event, or not with these settings"),
+            "use a kernel of 4.14 or later; `numapilot doctor` lists the engines that work here",
         ),
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP if facts.hypervisor.is_some() => Obstacle::new(
             name("the hypervisor shows the counters, but does not let them sample memory accesses"),

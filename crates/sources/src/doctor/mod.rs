@@ -3,7 +3,7 @@
 //! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that captured facts of other machines are
 //! tests. `--engine auto` uses the same findings (`crate::engine`), so both always say the same.
 
-mod events;
+pub(crate) mod events;
 mod facts;
 mod others;
 mod pmu;

@@ -13,6 +13,7 @@ use crate::compile;
 use crate::emulated::Emulator;
 use crate::live::event::EventRequest;
 use crate::live::open::open_event;
+use crate::live::open::open_or_less;
 use crate::live::pmu::name_of;
 
 /// Looks at this machine.
@@ -60,9 +61,10 @@ const DISABLED: u64 = 1;
 fn group(events: &[EventAttr], task: i32, cpu: u32) -> Answer {
     let mut opened: Vec<OwnedFd> = Vec::new();
     for attr in events {
-        let attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
+        let mut attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
         let leader = opened.first().map_or(-1, AsRawFd::as_raw_fd);
-        match open_event(&EventRequest::default().bytes(&attr, 0), task, cpu, leader) {
+        let open = |attr: &EventAttr| open_event(&EventRequest::default().bytes(attr, 0), task, cpu, leader);
+        match open_or_less(&mut attr, open) {
             Ok(event) => opened.push(event),
             refused => return answer(refused),
         }

@@ -9,7 +9,7 @@ mod words;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use numapilot_perf::abi::kind;
@@ -27,8 +27,6 @@ use facts::Facts;
 
 pub use crate::sampled::Counts;
 
-/// Bytes read from the file at once.
-const READ_BYTES: usize = 1 << 20;
 /// Records handed on at once: enough that handing over costs nothing, few enough to stay in the caches.
 const BATCH_RECORDS: usize = 1 << 13;
 
@@ -109,8 +107,8 @@ impl RecordSource for Importer {
 /// Opens a recording of any form.
 fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
     if path.as_os_str() == "-" {
-        let stdin = BufReader::with_capacity(READ_BYTES, std::io::stdin());
-        return Ok(Box::new(Import::new(Walker::open_stream(stdin, Path::new("standard input"))?, path)));
+        let walker = Walker::open_stream(std::io::stdin(), Path::new("standard input"))?;
+        return Ok(Box::new(Import::new(walker, path)));
     }
     let fail = |source| SourceError::Output {
         path: path.to_owned(),
@@ -122,17 +120,16 @@ fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
     if kind.is_dir() {
         return Ok(Box::new(Import::new(folder(path)?, path)));
     }
-    let reader = BufReader::with_capacity(READ_BYTES, file);
-    let walker = if kind.is_file() { Walker::open(reader, path)? } else { Walker::open_stream(reader, path)? };
+    let walker = if kind.is_file() { Walker::open(file, path)? } else { Walker::open_stream(file, path)? };
     Ok(Box::new(Import::new(walker, path)))
 }
 
 /// A folder that `perf record --threads` wrote: `data` says everything, `data.0`, `data.1`, ... have the records of one thread each.
-fn folder(path: &Path) -> Result<Walker<BufReader<File>>, SourceError> {
-    let open = |path: &Path| -> std::io::Result<(BufReader<File>, u64)> {
+fn folder(path: &Path) -> Result<Walker<File>, SourceError> {
+    let open = |path: &Path| -> std::io::Result<(File, u64)> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
-        Ok((BufReader::with_capacity(READ_BYTES, file), length))
+        Ok((file, length))
     };
     let fail = |path: &Path| {
         let path = path.to_owned();

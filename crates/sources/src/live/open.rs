@@ -19,11 +19,13 @@ use numapilot_perf::EventAttr;
 use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
+use numapilot_perf::abi::sample;
 
 use super::event::ATTR_BYTES;
 use super::event::EventRequest;
-use super::refusal::explain;
 use super::ring::Ring;
+use crate::doctor::events;
+use crate::doctor::events::explain;
 use crate::error::SourceError;
 
 /// PERF_FLAG_FD_CLOEXEC.
@@ -45,6 +47,17 @@ pub enum Scope {
     Processes(Vec<u32>),
     /// Everything on every CPU.
     System,
+}
+
+impl Scope {
+    /// The right that it takes.
+    fn rights(&self) -> events::Scope {
+        match self {
+            Scope::Children => events::Scope::Own,
+            Scope::Processes(_) => events::Scope::Running,
+            Scope::System => events::Scope::System,
+        }
+    }
 }
 
 /// What is known of an event's id, which its records carry.
@@ -142,6 +155,37 @@ impl EventSet {
     }
 }
 
+/// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
+type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
+
+const LATER: [Later; 3] = [
+    // 6.0: with an event's count, how many of its records were lost.
+    (|attr| attr.read_format & read_format::LOST != 0, |attr| attr.read_format &= !read_format::LOST),
+    // 5.12: build ids in records of mappings. Files are then known by their paths alone.
+    (|attr| attr.flag(attr_flag::BUILD_ID), |attr| attr.flags &= !(1 << attr_flag::BUILD_ID)),
+    // 5.12: the weight in parts. The whole of it has the access latency where the parts have it.
+    (
+        |attr| attr.samples(sample::WEIGHT_STRUCT),
+        |attr| attr.sample_type = attr.sample_type & !sample::WEIGHT_STRUCT | sample::WEIGHT,
+    ),
+];
+
+/// Opens an event by `open`, without what this kernel is too old for; `attr` is then what was opened.
+pub(crate) fn open_or_less(
+    attr: &mut EventAttr,
+    mut open: impl FnMut(&EventAttr) -> io::Result<OwnedFd>,
+) -> io::Result<OwnedFd> {
+    let mut opened = open(attr);
+    for (is_asked, leave_out) in LATER {
+        let is_refused = opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+        if is_refused && is_asked(attr) {
+            leave_out(attr);
+            opened = open(attr);
+        }
+    }
+    opened
+}
+
 struct Opening<'a> {
     requests: Vec<EventRequest>,
     /// As opened, which the kernel's age may have made poorer.
@@ -157,12 +201,9 @@ impl<'a> Opening<'a> {
         let cpus = online_cpus()?;
         raise_descriptor_limit();
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
-        let mut session = Session::new(Endian::default());
-        for attr in &attrs {
-            session.add(attr.clone(), []);
-        }
-        let set = EventSet { session, ..EventSet::default() };
-        Ok(Opening { requests, attrs, scope, size, cpus, set })
+        let mut opening = Opening { requests, attrs, scope, size, cpus, set: EventSet::default() };
+        opening.describe();
+        Ok(opening)
     }
 
     /// Every thread of `pids`. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by another look.
@@ -201,7 +242,7 @@ impl<'a> Opening<'a> {
                 Err((_, error)) if error.raw_os_error() == Some(libc::ENODEV) && self.cpus.len() > offline + 1 => {
                     offline += 1;
                 }
-                Err((request, error)) => return Err(explain(&self.requests[request].name, self.scope, error)),
+                Err((request, error)) => return Err(explain(&self.requests[request].name, self.scope.rights(), error)),
             }
         }
         self.set.tasks.extend(task);
@@ -255,25 +296,26 @@ impl<'a> Opening<'a> {
     }
 
     fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-        let mut opened = self.try_one(request, pid, cpu, leader);
-        let refused = |opened: &io::Result<OwnedFd>| {
-            opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
-        };
-        // Kernels before 6.0 do not say with an event's count how many of its records were lost.
-        if refused(&opened) && self.attrs[request].read_format & read_format::LOST != 0 {
-            self.attrs[request].read_format &= !read_format::LOST;
-            opened = self.try_one(request, pid, cpu, leader);
-        }
-        // Kernels before 5.12 put no build ids into records of mappings: files are then known by their paths alone.
-        if refused(&opened) && self.attrs[request].flag(attr_flag::BUILD_ID) {
-            self.attrs[request].flags &= !(1 << attr_flag::BUILD_ID);
-            opened = self.try_one(request, pid, cpu, leader);
+        let mut attr = self.attrs[request].clone();
+        let asked = &self.requests[request];
+        let opened = open_or_less(&mut attr, |attr| open_event(&asked.bytes(attr, self.size.bytes), pid, cpu, leader));
+        if attr != self.attrs[request] {
+            self.attrs[request] = attr;
+            self.describe();
         }
         opened
     }
 
-    fn try_one(&self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-        open_event(&self.requests[request].bytes(&self.attrs[request], self.size.bytes), pid, cpu, leader)
+    /// Says how records are to be read, which events that ask for less change.
+    fn describe(&mut self) {
+        let mut session = Session::new(Endian::default());
+        for attr in &self.attrs {
+            session.add(attr.clone(), []);
+        }
+        for (&id, origin) in &self.set.origins {
+            session.add_id(id, origin.request);
+        }
+        self.set.session = session;
     }
 
     /// Says once if rings are smaller than asked for.

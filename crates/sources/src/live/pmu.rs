@@ -9,7 +9,6 @@ use numapilot_perf::abi::attr_flag;
 use numapilot_perf::pmu::{Offer, Pmu, PmuError, Sampler, Wish, offers};
 
 use super::event::{EventKind, EventRequest};
-use super::period::PeriodRange;
 use crate::doctor::{Answer, SamplerFact};
 
 /// What is wanted of the samples.
@@ -19,6 +18,8 @@ pub struct PmuOptions {
     pub pace: Pace,
     /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
     pub least_latency: u64,
+    /// Only accesses that missed the L3. Where the hardware can choose so.
+    pub l3_misses_only: bool,
     /// Frames of call chains.
     pub max_stack: u16,
     /// Whole CPUs rather than single programs.
@@ -44,8 +45,6 @@ const AUX_BYTES: usize = 1 << 20;
 pub struct PmuPlan {
     /// Events.
     pub requests: Vec<EventRequest>,
-    /// Periods that each request takes.
-    pub ranges: Vec<PeriodRange>,
     /// Samples carry physical addresses, so that homes are known.
     pub has_physical: bool,
     /// What of it is worth telling, in sentences.
@@ -66,13 +65,19 @@ pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result
         Pace::PerSecond(_) => FIRST_PERIOD,
     };
     let callchain = options.max_stack > 0;
-    let wish =
-        Wish { period, least_latency: options.least_latency, physical: has_physical, callchain, ..Wish::default() };
+    let wish = Wish {
+        period,
+        least_latency: options.least_latency,
+        l3_misses_only: options.l3_misses_only,
+        physical: has_physical,
+        callchain,
+        ..Wish::default()
+    };
     let mut out = PmuPlan { has_physical, ..PmuPlan::default() };
     for offer in offers(pmus, &wish)? {
         let is_usable = |fact: &&SamplerFact| fact.pmu == offer.pmu && fact.sampler == name_of(offer.sampler);
         if usable.iter().any(is_usable) {
-            out.add(&offer, pmus, options);
+            out.add(&offer, options);
         }
     }
     Ok(out)
@@ -90,8 +95,7 @@ pub fn name_of(sampler: Sampler) -> &'static str {
 }
 
 impl PmuPlan {
-    fn add(&mut self, offer: &Offer, pmus: &[Pmu], options: &PmuOptions) {
-        let pmu = pmus.iter().find(|pmu| pmu.name == offer.pmu);
+    fn add(&mut self, offer: &Offer, options: &PmuOptions) {
         let cpus = offer.cpus.as_deref().and_then(|list| parse_cpu_list(list).ok());
         let cpus: Option<Vec<u32>> = cpus.map(|list| list.into_iter().collect());
         let last = offer.events.len().saturating_sub(1);
@@ -118,7 +122,6 @@ impl PmuPlan {
                 aux_watermark: if is_spe { (AUX_BYTES / 4) as u32 } else { 0 },
                 ..EventRequest::default()
             });
-            self.ranges.push(range(offer.sampler, pmu));
         }
         self.notes.extend(offer.lacking.iter().map(|what| format!("{}: {what}", offer.pmu)));
     }
@@ -151,19 +154,6 @@ fn event_name(offer: &Offer, is_helper: bool) -> String {
     format!("{}/{event}/", offer.pmu)
 }
 
-/// Periods that the hardware takes: IBS as `arch/x86/events/amd/ibs.c` checks them; PEBS any, but below a thousand the interrupts leave no
-/// time for the program; SPE as its PMSIRR register holds them, from the interval that it asks for.
-fn range(sampler: Sampler, pmu: Option<&Pmu>) -> PeriodRange {
-    match sampler {
-        Sampler::IbsOp => PeriodRange { least: 0x90, greatest: 0x7f_ffff0, step: 16 },
-        Sampler::PebsLoads | Sampler::PebsStores => PeriodRange { least: 1000, greatest: 1 << 31, step: 1 },
-        Sampler::Spe => {
-            let least = pmu.and_then(|pmu| pmu.caps.get("min_interval")?.parse().ok()).unwrap_or(1024);
-            PeriodRange { least, greatest: 0xffff_ff00, step: 256 }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Machines of several kinds, from the trees in `testdata/pmu`.
@@ -175,8 +165,13 @@ mod tests {
 
     use super::*;
 
-    const OPTIONS: PmuOptions =
-        PmuOptions { pace: Pace::PerSecond(1000), least_latency: 30, max_stack: 64, is_system: false };
+    const OPTIONS: PmuOptions = PmuOptions {
+        pace: Pace::PerSecond(1000),
+        least_latency: 30,
+        l3_misses_only: false,
+        max_stack: 64,
+        is_system: false,
+    };
 
     fn pmus(tree: &str) -> Vec<Pmu> {
         pmu::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pmu").join(tree)).unwrap()
@@ -199,9 +194,7 @@ mod tests {
 
     fn planned(tree: &str) -> PmuPlan {
         let pmus = pmus(tree);
-        let plan = plan(&pmus, &all(&pmus), &OPTIONS).unwrap();
-        assert_eq!(plan.requests.len(), plan.ranges.len());
-        plan
+        plan(&pmus, &all(&pmus), &OPTIONS).unwrap()
     }
 
     #[test]
@@ -216,6 +209,22 @@ mod tests {
         let pmus = pmus("amd-zen5");
         let plan = super::plan(&pmus, &all(&pmus), &fixed).unwrap();
         assert_eq!((plan.requests[0].attr.is_freq(), plan.requests[0].attr.period_or_freq), (false, 200_000));
+    }
+
+    #[test]
+    fn misses_of_the_l3_are_chosen_where_the_hardware_can() {
+        let wanted = PmuOptions { l3_misses_only: true, least_latency: 0, ..OPTIONS };
+        for (tree, can) in
+            [("amd-zen4", true), ("amd-zen2", false), ("intel-skylake", false), ("arm-neoverse-n1", false)]
+        {
+            let pmus = pmus(tree);
+            let plan = super::plan(&pmus, &all(&pmus), &wanted).unwrap();
+            assert_eq!(plan.requests[0].attr.config >> 16 & 1 == 1 && tree.starts_with("amd"), can, "{tree}");
+            let note = if can { "totals of accesses are not to be had" } else { "cannot be chosen" };
+            assert!(plan.notes.iter().any(|text| text.contains(note)), "{tree}: {:?}", plan.notes);
+        }
+        let pmus = pmus("amd-zen4");
+        assert_eq!(super::plan(&pmus, &all(&pmus), &OPTIONS).unwrap().requests[0].attr.config >> 16 & 1, 0);
     }
 
     #[test]
@@ -245,7 +254,6 @@ mod tests {
         let [request] = &plan.requests[..] else { panic!("{plan:?}") };
         assert_eq!(request.aux_bytes, AUX_BYTES);
         assert!(!request.attr.is_freq() && request.attr.flag(attr_flag::CONTEXT_SWITCH));
-        assert_eq!(plan.ranges[0], PeriodRange { least: 1024, greatest: 0xffff_ff00, step: 256 });
         assert_eq!(request.cpus.as_ref().map(Vec::len), Some(80));
     }
 

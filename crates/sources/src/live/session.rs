@@ -87,7 +87,8 @@ impl Live {
             Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.cpus.max(1)).max(1)),
         };
         let max_stack = u16::try_from(options.max_stack_depth).unwrap_or(u16::MAX);
-        let wanted = PmuOptions { pace, least_latency: 0, max_stack, is_system };
+        let wanted =
+            PmuOptions { pace, least_latency: 0, l3_misses_only: options.l3_misses_only, max_stack, is_system };
         let plan = pmu::plan(&pmus, &facts.samplers, &wanted)?;
         if plan.requests.is_empty() {
             return Err(no_sampling(&facts));

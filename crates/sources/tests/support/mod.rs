@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
@@ -68,9 +69,22 @@ impl Lab {
         self.path("t.numatrace")
     }
 
-    /// A recorder of `program`, ready to be started.
+    /// A recorder of `program`, ready to be started, with signals as a shell leaves them: where tests run in the background of a script, SIGINT is ignored,
+    /// and programs inherit that.
     pub fn command(&self, options: &[&str], program: &[&str]) -> Command {
+        self.command_with(libc::SIG_DFL, options, program)
+    }
+
+    /// The same, with this disposition of SIGINT.
+    pub fn command_with(&self, interrupt: libc::sighandler_t, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new(RECORDER);
+        // SAFETY: signal(2) is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(libc::SIGINT, interrupt);
+                Ok(())
+            });
+        }
         command
             .arg(format!("output={}", self.trace().display()))
             .arg(format!("result={}", self.path("result").display()))

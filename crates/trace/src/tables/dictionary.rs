@@ -299,8 +299,7 @@ mod tests {
         let (mut read, mut levels) = (Vec::new(), Vec::new());
         let mut rows = 0;
         while rows < values.len() {
-            let (count, _, _) =
-                column.read_records(values.len() - rows, Some(&mut levels), None, &mut read).unwrap();
+            let (count, _, _) = column.read_records(values.len() - rows, Some(&mut levels), None, &mut read).unwrap();
             assert!(count > 0, "it ends after {rows} rows");
             rows += count;
         }
@@ -329,8 +328,7 @@ mod tests {
 
     #[test]
     fn many_pages_and_wide_codes() {
-        let values: Vec<Option<u64>> =
-            (0..3 * ROWS_PER_PAGE as u64 + 5).map(|row| Some(row * row % 70_001)).collect();
+        let values: Vec<Option<u64>> = (0..3 * ROWS_PER_PAGE as u64 + 5).map(|row| Some(row * row % 70_001)).collect();
         assert_eq!(through_a_file(&values, false), Some(values));
     }
 

@@ -42,10 +42,7 @@ impl ColumnOutput {
     }
 
     /// Encodes with a dictionary, where the column is to have one and the values are few; false: not done.
-    fn coded<T: Stored>(
-        &mut self,
-        values: impl ExactSizeIterator<Item = Option<T>>,
-    ) -> parquet::errors::Result<bool> {
+    fn coded<T: Stored>(&mut self, values: impl ExactSizeIterator<Item = Option<T>>) -> parquet::errors::Result<bool> {
         if self.encoding == Encoding::Dictionary && T::IS_INTEGER {
             self.chunk = dictionary::encode(values.map(|value| value.map(|value| value.key())), &self.descr)?;
         }

@@ -22,12 +22,7 @@ pub trait Table: Default + Send + Sync {
     ///
     /// # Errors
     /// What Parquet reports.
-    fn write_column(
-        &self,
-        column: usize,
-        rows: Range<usize>,
-        out: &mut ColumnOutput,
-    ) -> parquet::errors::Result<()>;
+    fn write_column(&self, column: usize, rows: Range<usize>, out: &mut ColumnOutput) -> parquet::errors::Result<()>;
     /// Appends all values of one column of one row group.
     ///
     /// # Errors

@@ -24,7 +24,6 @@ use crate::meta::{META_FILE, Meta, TableInfo};
 /// Rows of a group from which on more than one thread encodes it.
 const ROWS_PER_THREAD: usize = 1 << 14;
 
-
 /// What a finished trace outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -64,7 +63,8 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Prepares the folder, which is made if it is not there; removes a `meta.json` in it, since the tables are about to change, and what writers that were killed left behind.
+    /// Prepares the folder, which is made if it is not there; removes a `meta.json` in it, since the tables are about to change, and what writers that were
+    /// killed left behind.
     ///
     /// # Errors
     /// If the system refuses.

@@ -1,0 +1,91 @@
+//! A file read in large blocks, and given out in pieces that lie in the block: nothing is copied but what stands across a block's end.
+
+use std::io::{ErrorKind, Read, Result, Seek, SeekFrom};
+
+/// Bytes asked of the file at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// See above.
+pub(super) struct Block<R> {
+    reader: R,
+    bytes: Vec<u8>,
+    /// Where the piece that was given last begins; the next one begins at its end.
+    last: usize,
+    next: usize,
+    /// Bytes of the block that were read.
+    filled: usize,
+}
+
+impl<R: Read> Block<R> {
+    pub fn new(reader: R) -> Block<R> {
+        Block { reader, bytes: Vec::new(), last: 0, next: 0, filled: 0 }
+    }
+
+    /// The next `count` bytes; fewer only where the file ends.
+    #[inline]
+    pub fn next(&mut self, count: usize) -> Result<&[u8]> {
+        if self.filled - self.next < count {
+            self.read_on(count)?;
+        }
+        self.last = self.next;
+        self.next = self.filled.min(self.next + count);
+        Ok(&self.bytes[self.last..self.next])
+    }
+
+    /// What [`Block::next`] gave last.
+    #[inline]
+    pub fn last(&self) -> &[u8] {
+        &self.bytes[self.last..self.next]
+    }
+
+    /// Reads until `count` bytes are there, or the file ends.
+    #[cold]
+    fn read_on(&mut self, count: usize) -> Result<()> {
+        self.bytes.copy_within(self.next..self.filled, 0);
+        (self.last, self.next, self.filled) = (0, 0, self.filled - self.next);
+        if self.bytes.len() < count.max(BLOCK_BYTES) {
+            self.bytes.resize(count.max(BLOCK_BYTES), 0);
+        }
+        while self.filled < count {
+            match self.reader.read(&mut self.bytes[self.filled..]) {
+                Ok(0) => break,
+                Ok(read) => self.filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read + Seek> Block<R> {
+    /// Goes elsewhere in the file.
+    pub fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+        (self.last, self.next, self.filled) = (0, 0, 0);
+        self.reader.seek(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn pieces_come_whole_across_the_ends_of_blocks() {
+        let all: Vec<u8> = (0..3 * BLOCK_BYTES + 77).map(|at| (at % 251) as u8).collect();
+        let mut block = Block::new(Cursor::new(all.clone()));
+        let (mut at, mut size) = (0, 1);
+        while at < all.len() {
+            let piece = block.next(size).unwrap().to_vec();
+            assert_eq!(piece, all[at..(at + size).min(all.len())]);
+            assert_eq!(block.last(), piece);
+            at += piece.len();
+            size = (size * 7 + 13) % (BLOCK_BYTES + BLOCK_BYTES / 2) + 1;
+        }
+        assert_eq!(block.next(5).unwrap(), []);
+        block.seek(SeekFrom::Start(10)).unwrap();
+        assert_eq!(block.next(3).unwrap(), &all[10..13]);
+    }
+}
