@@ -1,0 +1,23 @@
+// The two loops whose every step waits for the one before: a chase through memory, and a spin in a register.
+#include "dispatch.h"
+
+#define TIMES_4(X) X X X X
+#define TIMES_16(X) TIMES_4(TIMES_4(X))
+#define TIMES_64(X) TIMES_4(TIMES_16(X))
+
+void *np_chase(void *start, size_t loads) {
+    void **p = start;
+    for (size_t done = 0; done < loads; done += NP_CHASE_UNROLL) {
+        TIMES_64(p = (void **)*p;)
+    }
+    return (void *)p;
+}
+
+// An exclusive or with a register: one cycle on every processor we know, and none that renames it away (as newer ones do with small additions).
+unsigned long np_spin(unsigned long steps) {
+    unsigned long value = steps, key = steps | 1;
+    for (unsigned long done = 0; done < steps; done += NP_SPIN_UNROLL) {
+        TIMES_64(value ^= key; __asm__ volatile("" : "+r"(value), "+r"(key));)
+    }
+    return value;
+}

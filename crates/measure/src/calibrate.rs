@@ -1,0 +1,387 @@
+//! Fits the traffic model to what was measured: bandwidths of controllers and links such that the model, given the load of each point of a measured curve,
+//! answers the latency that was measured there. How far off it stays is part of the answer.
+//!
+//! One unknown at a time, each by golden-section search: a node's controller from the curve of its own CPUs, then each link from the curve of the pair
+//! whose answers cross it. A memory without CPUs has no curve of its own: its controller and links are tied and fitted as one.
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::{Machine, NodeId};
+use numapilot_traffic::{Class, LINE_BYTES, Load, MemorySystem};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+use crate::kernels::Kernel;
+use crate::model_file::model_text;
+use crate::results::{Curve, Results};
+
+/// A memory is filled where its latency under full load exceeds the idle one by this much; else its limit was not seen.
+const FILLED: f64 = 1.25;
+/// How far above the highest measured rate a limit is looked for.
+const REACH: f64 = 8.0;
+const SEARCH_STEPS: usize = 28;
+const BISECTIONS: usize = 40;
+/// Most accesses that a thread of the model keeps outstanding (the machine model's bound).
+const OUTSTANDING_MAX: f64 = 1000.0;
+const THINK_MAX_NS: f64 = 1e6;
+/// A line on a link with its header over the line itself: model files' default message.
+const WITH_HEADER: f64 = (LINE_BYTES + 8.0) / LINE_BYTES;
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// A bandwidth and how it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Whether the limit itself was not seen, so that this is an estimate from below it.
+    pub estimate: bool,
+    /// How it was found, in words.
+    pub source: String,
+}
+
+/// How well the model answers a measured curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairFit {
+    /// CPU node.
+    pub from: NodeId,
+    /// Memory node.
+    pub to: NodeId,
+    /// Root of the mean squared relative error of latency over the points.
+    pub error: f64,
+    /// The greatest.
+    pub worst: f64,
+    /// Bytes per second, nanoseconds measured, nanoseconds of the model.
+    pub points: Vec<(f64, f64, f64)>,
+}
+
+/// What a machine model says beyond the machine's shape.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Idle latencies, nanoseconds, with their words.
+    pub latency_ns: BTreeMap<(NodeId, NodeId), (f64, String)>,
+    /// What each node's controller serves in reads.
+    pub controllers: BTreeMap<NodeId, Limit>,
+    /// What each directed link carries, headers included.
+    pub links: BTreeMap<(NodeId, NodeId), Limit>,
+    /// Accesses that a thread of STREAM keeps outstanding.
+    pub stream_outstanding: Option<f64>,
+    /// How much longer a line written takes than one read.
+    pub write_turnaround: Option<f64>,
+    /// How well all of it fits.
+    pub fits: Vec<PairFit>,
+}
+
+/// Calibrates the traffic model of `machine`, which `results` were measured on.
+///
+/// # Errors
+/// A pair of nodes was not measured, or the model that came of it is none.
+pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, MeasureError> {
+    let mut calibration = Calibration { latency_ns: latencies(machine, results)?, ..Calibration::default() };
+    let memories: Vec<NodeId> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+    let computes: Vec<NodeId> =
+        machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)).map(|node| node.id).collect();
+    for &to in &memories {
+        let limit = highest(results, to).ok_or_else(|| MeasureError::ModelNeeds {
+            what: format!("the bandwidth of node {to}"),
+            remedy: "measure it too (--only must name latency and bandwidth)".to_owned(),
+        })?;
+        let source = "the highest rate that was measured: what the memory can do may be more".to_owned();
+        calibration.controllers.insert(to, Limit { bytes_per_s: limit, estimate: true, source });
+    }
+    for &from in &computes {
+        for &to in memories.iter().filter(|to| **to != from) {
+            let measured = rate(results, from, to).unwrap_or(calibration.controllers[&to].bytes_per_s);
+            let source =
+                "the rate that was measured between these nodes, with headers: the link may carry more".to_owned();
+            let limit = Limit { bytes_per_s: measured * WITH_HEADER, estimate: true, source };
+            calibration.links.insert((to, from), limit.clone());
+            // The way of requests and of written lines; where it answers somebody itself, that decides.
+            let source = "taken as wide as the way back".to_owned();
+            calibration.links.entry((from, to)).or_insert(Limit { source, ..limit });
+        }
+    }
+    for &to in &memories {
+        fit_controller(machine, results, &computes, to, &mut calibration)?;
+    }
+    for &from in &computes {
+        for &to in memories.iter().filter(|to| **to != from && computes.contains(to)) {
+            fit_link(machine, results, (from, to), &mut calibration)?;
+        }
+    }
+    let system = system(machine, results, &calibration)?;
+    calibration.write_turnaround = write_turnaround(results, &calibration);
+    calibration.stream_outstanding = stream_outstanding(machine, &system, results);
+    for curve in &results.loaded {
+        if let Some(fit) = fit_of(machine, &system, curve) {
+            calibration.fits.push(fit);
+        }
+    }
+    Ok(calibration)
+}
+
+pub fn has_online_cpus(machine: &Machine, node: NodeId) -> bool {
+    machine.node(node).is_some_and(|node| node.cpus.iter().any(|cpu| machine.cpu(*cpu).is_some_and(|cpu| cpu.online)))
+}
+
+/// Idle latencies of every pair.
+fn latencies(machine: &Machine, results: &Results) -> Result<BTreeMap<(NodeId, NodeId), (f64, String)>, MeasureError> {
+    let mut out = BTreeMap::new();
+    for from in machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)) {
+        for to in machine.nodes().iter().filter(|node| node.has_memory()) {
+            let cell =
+                results.idle_latency(from.id, to.id).ok_or(MeasureError::PairMissing { from: from.id, to: to.id })?;
+            let words = format!(
+                "measured: random chase through {:.1} MiB, {} repetitions, spread {:.1} %",
+                cell.bytes as f64 / f64::from(1 << 20),
+                cell.ns.spread.repetitions,
+                cell.ns.spread.relative() * 100.0
+            );
+            out.insert((from.id, to.id), (cell.ns.best(), words));
+        }
+    }
+    Ok(out)
+}
+
+/// The highest rate of reads from a node's memory, by anybody.
+fn highest(results: &Results, to: NodeId) -> Option<f64> {
+    let cells = results.bandwidth.iter().filter(|cell| cell.target.node() == Some(to) && cell.kernel == Kernel::Read);
+    let curves = results.loaded.iter().filter(|curve| curve.target.node() == Some(to));
+    let points = curves.flat_map(|curve| curve.points.iter().map(|point| point.bytes_per_s));
+    cells.map(|cell| cell.bytes_per_s.best()).chain(points).max_by(f64::total_cmp)
+}
+
+/// The highest rate of reads of one pair.
+fn rate(results: &Results, from: NodeId, to: NodeId) -> Option<f64> {
+    Some(results.bandwidth_of(from, to, Kernel::Read)?.bytes_per_s.best())
+}
+
+fn curve_of(results: &Results, from: NodeId, to: NodeId) -> Option<&Curve> {
+    results.loaded.iter().find(|curve| curve.from == from && curve.target.node() == Some(to))
+}
+
+fn system(machine: &Machine, results: &Results, calibration: &Calibration) -> Result<MemorySystem, MeasureError> {
+    let text = model_text(machine, results, calibration, "measured");
+    Ok(MemorySystem::new(&Machine::from_model_text(&text, "the fitted model")?)?)
+}
+
+/// Whether the load of a curve's last point was enough to show a limit.
+fn is_filled(curve: &Curve) -> bool {
+    let idle = curve.points.first().map(|point| point.ns.spread.median);
+    let full = curve.points.iter().map(|point| point.ns.spread.median).max_by(f64::total_cmp);
+    idle.zip(full).is_some_and(|(idle, full)| full > FILLED * idle)
+}
+
+/// The controller of one node, from its own CPUs' curve, or for memory without CPUs from any.
+fn fit_controller(
+    machine: &Machine,
+    results: &Results,
+    computes: &[NodeId],
+    to: NodeId,
+    calibration: &mut Calibration,
+) -> Result<(), MeasureError> {
+    let own = curve_of(results, to, to);
+    let Some(curve) = own.or_else(|| computes.iter().find_map(|from| curve_of(results, *from, to))) else {
+        return Ok(());
+    };
+    let from = curve.from;
+    let at = |calibration: &mut Calibration, bytes_per_s: f64| {
+        let filled = is_filled(curve);
+        let source = limit_words(curve, filled);
+        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: !filled, source });
+        if from != to {
+            let source = "not separable from the memory's own bandwidth: taken as wide as it".to_owned();
+            let limit = Limit { bytes_per_s: bytes_per_s * WITH_HEADER, estimate: true, source };
+            calibration.links.insert((to, from), limit.clone());
+            calibration.links.insert((from, to), limit);
+        }
+    };
+    let least = highest(results, to).unwrap_or(0.0);
+    search(machine, results, curve, calibration, least, &at)
+}
+
+/// The link over which answers come from one node to another.
+fn fit_link(
+    machine: &Machine,
+    results: &Results,
+    (from, to): (NodeId, NodeId),
+    calibration: &mut Calibration,
+) -> Result<(), MeasureError> {
+    let Some(curve) = curve_of(results, from, to) else { return Ok(()) };
+    let at = |calibration: &mut Calibration, bytes_per_s: f64| {
+        let filled = is_filled(curve);
+        let source = limit_words(curve, filled);
+        calibration.links.insert((to, from), Limit { bytes_per_s, estimate: !filled, source });
+    };
+    let points = curve.points.iter().map(|point| point.bytes_per_s);
+    let least = points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER;
+    search(machine, results, curve, calibration, least, &at)
+}
+
+fn limit_words(curve: &Curve, filled: bool) -> String {
+    let most = curve.points.iter().map(|point| point.bytes_per_s).fold(0.0, f64::max) / 1e9;
+    if filled {
+        format!("fitted to measured latency under load, up to {most:.1} GB/s")
+    } else {
+        format!("fitted to latency under load that hardly rose up to {most:.1} GB/s: the CPUs here cannot fill it")
+    }
+}
+
+/// Golden-section search for the bandwidth, between the highest measured rate and several times that, at which the model comes nearest to the curve.
+fn search(
+    machine: &Machine,
+    results: &Results,
+    curve: &Curve,
+    calibration: &mut Calibration,
+    least: f64,
+    set: &dyn Fn(&mut Calibration, f64),
+) -> Result<(), MeasureError> {
+    let mut trial = calibration.clone();
+    let mut cost = |logarithm: f64| -> Result<f64, MeasureError> {
+        set(&mut trial, logarithm.exp());
+        let system = system(machine, results, &trial)?;
+        Ok(fit_of(machine, &system, curve).map_or(f64::INFINITY, |fit| fit.error))
+    };
+    let (mut low, mut high) = ((least * 1.0005).ln(), (least * REACH).ln());
+    let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut left_cost, mut right_cost) = (cost(left)?, cost(right)?);
+    for _ in 0..SEARCH_STEPS {
+        if left_cost <= right_cost {
+            (high, right, right_cost) = (right, left, left_cost);
+            left = high - GOLDEN * (high - low);
+            left_cost = cost(left)?;
+        } else {
+            (low, left, left_cost) = (left, right, right_cost);
+            right = low + GOLDEN * (high - low);
+            right_cost = cost(right)?;
+        }
+    }
+    set(calibration, f64::midpoint(low, high).exp());
+    Ok(())
+}
+
+/// The model's latency at each point of a curve, under the load that moves as much.
+fn fit_of(machine: &Machine, system: &MemorySystem, curve: &Curve) -> Option<PairFit> {
+    let to = curve.target.node()?;
+    let mut points = Vec::new();
+    let at_full = curve.points.last()?;
+    let Model { from, to: home, nodes } = Model::of(machine, curve.from, to)?;
+    let (mut reads, mut writes) = (vec![0.0; nodes], vec![0.0; nodes]);
+    let usage = curve.kernel.usage();
+    let lines = (usage.reads + usage.writes) as f64;
+    // What is read and then written is one access of the model.
+    let updated = if matches!(curve.kernel, Kernel::Mix1To1 | Kernel::Mix2To1 | Kernel::Mix3To1) {
+        usage.writes as f64
+    } else {
+        0.0
+    };
+    reads[home] = (usage.reads as f64 - updated) / (lines - updated);
+    writes[home] = usage.writes as f64 / (lines - updated);
+    let mut only = vec![0.0; nodes];
+    only[home] = 1.0;
+    let class = |threads: f64, outstanding: f64, think_ns: f64| {
+        let (reads, writes) = (reads.clone(), writes.clone());
+        Class { from, threads, outstanding, think_ns, reads, writes }
+    };
+    let chase = Class { from, threads: 1.0, outstanding: 1.0, think_ns: 0.0, reads: only, writes: vec![0.0; nodes] };
+    let bytes_per_access = LINE_BYTES * (1.0 + writes[home]);
+    let moved = |outstanding: f64, think_ns: f64| -> Option<(f64, f64)> {
+        let load = Load {
+            classes: vec![chase.clone(), class(curve.neighbours as f64, outstanding, think_ns)],
+            background: Vec::new(),
+        };
+        let solution = system.solve(&load).ok()?;
+        Some((
+            solution.throughput_per_s[0] * LINE_BYTES + solution.throughput_per_s[1] * bytes_per_access,
+            solution.latency_ns[0],
+        ))
+    };
+    // As many outstanding as move what was moved without a pause.
+    let outstanding = bisect(1.0, OUTSTANDING_MAX, |m| Some(moved(m, 0.0)?.0 < at_full.bytes_per_s))?;
+    for point in &curve.points {
+        let model_ns = if point.asked_share == 0.0 {
+            system.solve(&Load { classes: vec![chase.clone()], background: Vec::new() }).ok()?.latency_ns[0]
+        } else {
+            let think = bisect(0.0, THINK_MAX_NS, |think| Some(moved(outstanding, think)?.0 > point.bytes_per_s))?;
+            moved(outstanding, think)?.1
+        };
+        points.push((point.bytes_per_s, point.ns.spread.median, model_ns));
+    }
+    let errors: Vec<f64> = points.iter().map(|(_, measured, model)| (model / measured - 1.0).abs()).collect();
+    Some(PairFit {
+        from: curve.from,
+        to,
+        error: (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt(),
+        worst: errors.into_iter().fold(0.0, f64::max),
+        points,
+    })
+}
+
+/// Places of two nodes in the model, which leaves out nodes that have nothing.
+struct Model {
+    from: usize,
+    to: usize,
+    nodes: usize,
+}
+
+impl Model {
+    fn of(machine: &Machine, from: NodeId, to: NodeId) -> Option<Model> {
+        let shown: Vec<NodeId> = shown_nodes(machine).map(|node| node.id).collect();
+        let place = |id| shown.iter().position(|node| *node == id);
+        Some(Model { from: place(from)?, to: place(to)?, nodes: shown.len() })
+    }
+}
+
+/// Nodes that a model file tells of: those with CPUs online or memory.
+pub fn shown_nodes(machine: &Machine) -> impl Iterator<Item = &numapilot_machine::Node> {
+    machine.nodes().iter().filter(|node| node.has_memory() || has_online_cpus(machine, node.id))
+}
+
+/// Where `is_below` turns from true to false, to a millionth; an end where it does not.
+fn bisect(low: f64, high: f64, mut is_below: impl FnMut(f64) -> Option<bool>) -> Option<f64> {
+    let (mut low, mut high) = (low, high);
+    for _ in 0..BISECTIONS {
+        // Halved in proportion where both ends allow it.
+        let middle = if low > 0.0 { (low * high).sqrt() } else { f64::midpoint(low, high) };
+        if is_below(middle)? {
+            low = middle
+        } else {
+            high = middle
+        }
+        if high - low <= 1e-6 * high {
+            break;
+        }
+    }
+    Some(f64::midpoint(low, high))
+}
+
+/// Of lines read and written in turn, beyond what reading twice would take; only where memory was filled, so that it is memory that was timed.
+fn write_turnaround(results: &Results, calibration: &Calibration) -> Option<f64> {
+    let filled = results.loaded.iter().find(|curve| curve.target.node() == Some(curve.from) && is_filled(curve))?;
+    let (node, controller) = (filled.from, calibration.controllers.get(&filled.from)?);
+    let mixed = results.bandwidth_of(node, node, Kernel::Mix1To1)?.bytes_per_s.best();
+    let read = rate(results, node, node)?;
+    // What the read kernel reached of the controller's limit, the mixed one is taken to reach too.
+    let reached = (read / controller.bytes_per_s).min(1.0);
+    Some((2.0 * controller.bytes_per_s * reached / mixed - 2.0).clamp(0.0, 10.0))
+}
+
+/// By Triad on one CPU at home.
+fn stream_outstanding(machine: &Machine, system: &MemorySystem, results: &Results) -> Option<f64> {
+    let cell = results
+        .bandwidth
+        .iter()
+        .find(|cell| cell.cpus == 1 && cell.target.node() == Some(cell.from) && cell.kernel == Kernel::Triad)?;
+    let Model { from, to, nodes } = Model::of(machine, cell.from, cell.from)?;
+    let (mut reads, mut writes) = (vec![0.0; nodes], vec![0.0; nodes]);
+    (reads[to], writes[to]) = (2.0 / 3.0, 1.0 / 3.0);
+    let wanted_per_s = cell.bytes_per_s.best() / LINE_BYTES;
+    bisect(1.0, OUTSTANDING_MAX, |outstanding| {
+        let class =
+            Class { from, threads: 1.0, outstanding, think_ns: 0.0, reads: reads.clone(), writes: writes.clone() };
+        let solution = system.solve(&Load { classes: vec![class], background: Vec::new() }).ok()?;
+        Some(solution.throughput_per_s[0] < wanted_per_s)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Fits to results that the traffic model itself made, so that the right answer is known; and models of captured machines.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::disturbance::Disturbance;
+use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Target, Walk};
+use crate::stats::Spread;
+
+fn figure(value: f64) -> Figure {
+    let spread =
+        Spread { best: value, confirmed: true, median: value, mad: 0.0, low: value, high: value, repetitions: 9 };
+    Figure { spread, disturbance: Disturbance::default() }
+}
+
+/// What a machine would measure if the traffic model of `truth` were the truth; shares of 0 to 1 in quarters.
+fn measured(truth: &Machine, neighbours: usize, outstanding: f64) -> Results {
+    let system = MemorySystem::new(truth).expect("a whole model");
+    let nodes = truth.nodes();
+    let host = Host { clock_mhz: 2300.0, ..Host::default() };
+    let mut results = Results { host, ..Results::default() };
+    for (from, node) in nodes.iter().enumerate().filter(|(_, node)| node.has_cpus()) {
+        for (to, home) in nodes.iter().enumerate().filter(|(_, home)| home.has_memory()) {
+            let mut reads = vec![0.0; nodes.len()];
+            reads[to] = 1.0;
+            let class = |threads: f64, outstanding: f64, think_ns: f64| Class {
+                from,
+                threads,
+                outstanding,
+                think_ns,
+                reads: reads.clone(),
+                writes: vec![0.0; nodes.len()],
+            };
+            let point = |asked_share: f64, think_ns: f64| {
+                let threads = if asked_share == 0.0 { 0.0 } else { neighbours as f64 };
+                let load = Load {
+                    classes: vec![class(1.0, 1.0, 0.0), class(threads, outstanding, think_ns)],
+                    background: Vec::new(),
+                };
+                let solution = system.solve(&load).expect("possible");
+                let bytes_per_s = solution.throughput_per_s.iter().sum::<f64>() * LINE_BYTES;
+                CurvePoint { asked_share, bytes_per_s, ns: figure(solution.latency_ns[0]) }
+            };
+            let points =
+                vec![point(0.0, 0.0), point(0.25, 600.0), point(0.5, 200.0), point(0.75, 60.0), point(1.0, 0.0)];
+            let most = points[4].bytes_per_s;
+            let (from, cpu, target) = (node.id, node.cpus[0], Target::Node(home.id));
+            let ns = figure(truth.idle_latency_ns(from, home.id).expect("told"));
+            results.latency.push(LatencyCell {
+                from,
+                cpu,
+                target: target.clone(),
+                walk: Walk::Random,
+                bytes: 1 << 30,
+                ns,
+            });
+            let (kernel, bytes_per_s) = (Kernel::Read, figure(most));
+            let cell = BandwidthCell {
+                from,
+                cpus: 4,
+                target: target.clone(),
+                kernel,
+                bytes: 1 << 30,
+                traffic_bytes_per_s: most,
+                bytes_per_s,
+            };
+            results.bandwidth.push(cell);
+            results.loaded.push(Curve { from, cpu, neighbours, kernel, target, points });
+        }
+    }
+    results
+}
+
+const TWO: &str = r#"
+format = 1
+name = "two"
+cpu = "c"
+clock_mhz = { value = 2300, source = "made up" }
+[sources]
+"made up" = "made up"
+[[nodes]]
+ids = [0, 1]
+cpus = ["0-7", "8-15"]
+source = "made up"
+memory_gib = { value = 64, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 40, source = "made up" }
+[traffic]
+controller_efficiency = { value = 1, source = "made up" }
+[[links]]
+pairs = [[0, 1]]
+both_ways = true
+kind = "l"
+bandwidth_gb_per_s = { value = 15, source = "made up" }
+[[idle_latency]]
+hops = 0
+ns = { value = 90, source = "made up" }
+[[idle_latency]]
+hops = 1
+ns = { value = 160, source = "made up" }
+"#;
+
+#[test]
+fn a_known_machine_is_found_again() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let results = measured(&truth, 7, 12.0);
+    let found = calibrate(&truth, &results).expect("a fit");
+    for node in [NodeId(0), NodeId(1)] {
+        let controller = &found.controllers[&node];
+        assert!((controller.bytes_per_s / 40e9 - 1.0).abs() < 0.03 && !controller.estimate, "{controller:?}");
+    }
+    for pair in [(NodeId(0), NodeId(1)), (NodeId(1), NodeId(0))] {
+        let link = &found.links[&pair];
+        assert!((link.bytes_per_s / 15e9 - 1.0).abs() < 0.03 && !link.estimate, "{link:?}");
+        assert_eq!(found.latency_ns[&pair].0, 160.0);
+    }
+    assert!(found.fits.len() == 4 && found.fits.iter().all(|fit| fit.worst < 0.02), "{:?}", found.fits);
+}
+
+#[test]
+fn a_memory_that_was_not_filled_is_an_estimate() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let found = calibrate(&truth, &measured(&truth, 1, 4.0)).expect("a fit");
+    let controller = &found.controllers[&NodeId(0)];
+    assert!(controller.estimate && controller.source.contains("cannot fill"), "{controller:?}");
+    assert!(controller.bytes_per_s > 2.5e9, "at least what was seen: {controller:?}");
+}
+
+#[test]
+fn a_pair_that_is_missing_is_named() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let mut results = measured(&truth, 3, 4.0);
+    results.latency.retain(|cell| (cell.from, cell.target.node()) != (NodeId(1), Some(NodeId(0))));
+    let error = calibrate(&truth, &results).expect_err("a gap").to_string();
+    assert!(error.contains("from node 1 to node 0"), "{error}");
+}
+
+/// Results for a captured machine: latencies by distance, one bandwidth.
+fn guessed(machine: &Machine) -> Results {
+    let mut results = Results { host: Host { clock_mhz: 2000.0, ..Host::default() }, ..Results::default() };
+    for from in machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)) {
+        for to in machine.nodes().iter().filter(|node| node.has_memory()) {
+            let (cpu, target) = (from.cpus[0], Target::Node(to.id));
+            let ns = figure(machine.idle_latency_or_guess_ns(from.id, to.id));
+            results.latency.push(LatencyCell {
+                from: from.id,
+                cpu,
+                target: target.clone(),
+                walk: Walk::Random,
+                bytes: 1 << 30,
+                ns,
+            });
+            let (kernel, bytes_per_s) = (Kernel::Read, figure(20e9));
+            let cell = BandwidthCell {
+                from: from.id,
+                cpus: 4,
+                target,
+                kernel,
+                bytes: 1 << 30,
+                traffic_bytes_per_s: 20e9,
+                bytes_per_s,
+            };
+            results.bandwidth.push(cell);
+        }
+    }
+    results
+}
+
+#[test]
+fn every_captured_machine_gives_a_model_that_says_the_same() {
+    for name in [
+        "four-nodes",
+        "nps4",
+        "two-sockets-smt",
+        "one-node",
+        "snc2",
+        "cxl",
+        "sparse-nodes",
+        "offline-cpus",
+        "memory-less",
+    ] {
+        let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/sysfs")).join(name);
+        let machine = Machine::from_sysfs(&root).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let results = guessed(&machine);
+        let calibration = calibrate(&machine, &results).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let text = model_text(&machine, &results, &calibration, "captured");
+        let model = Machine::from_model_text(&text, name).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        MemorySystem::new(&model).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ids = |machine: &Machine| -> Vec<NodeId> { shown_nodes(machine).map(|node| node.id).collect() };
+        assert_eq!(ids(&model), ids(&machine), "{name}");
+        assert_eq!(model.online_cpu_count(), machine.online_cpu_count(), "{name}");
+        for from in shown_nodes(&machine) {
+            for to in shown_nodes(&machine) {
+                if has_online_cpus(&machine, from.id) && to.has_memory() {
+                    let told = model.idle_latency_ns(from.id, to.id).expect("every pair");
+                    assert!((told / machine.idle_latency_or_guess_ns(from.id, to.id) - 1.0).abs() < 1e-3, "{name}");
+                }
+                assert_eq!(
+                    model.distance(from.id, to.id),
+                    machine.distance(from.id, to.id),
+                    "{name} {} {}",
+                    from.id,
+                    to.id
+                );
+            }
+        }
+        for level in 1..=3 {
+            for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
+                let size = |machine: &Machine| machine.data_cache(cpu.id, level).map(|cache| cache.size_bytes);
+                assert_eq!(size(&model), size(&machine), "{name} level {level} CPU {}", cpu.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn hardware_threads_are_told_where_they_are_numbered_as_models_number_them() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/sysfs/two-sockets-smt"));
+    let machine = Machine::from_sysfs(&root).expect("a tree");
+    let results = guessed(&machine);
+    let text = model_text(&machine, &results, &calibrate(&machine, &results).expect("a fit"), "smt");
+    let model = Machine::from_model_text(&text, "smt").expect("a model");
+    assert!(text.contains("threads_per_core = 2"), "{text}");
+    assert_eq!(model.online_core_count(), machine.online_core_count());
+    let shared: Vec<_> = model.l3_caches().iter().map(|cache| cache.cpus.clone()).collect();
+    assert_eq!(shared, machine.l3_caches().iter().map(|cache| cache.cpus.clone()).collect::<Vec<_>>());
+}

@@ -1,0 +1,198 @@
+//! Chases: a ring of pointers laid through memory, and the time of each load that waits for the one before.
+
+use std::time::{Duration, Instant};
+
+use numapilot_machine::CpuId;
+
+use crate::disturbance::Watch;
+use crate::error::MeasureError;
+use crate::kernels::{CHASE_UNROLL, chase};
+use crate::order::Ring;
+use crate::pin::pin;
+use crate::results::{Figure, Walk};
+use crate::stats::Better;
+
+/// A repetition lasts about this long: far above the clock's grain, far below a scheduler's turn.
+const REPETITION: Duration = Duration::from_millis(2);
+/// Fewest repetitions of a figure.
+const REPETITIONS_MIN: usize = 5;
+/// Before timing, so many loads bring a small array into the caches that it fits into, and page tables into theirs.
+const WARM_LOADS: u64 = 1 << 21;
+/// Loads until the first guess of how long one takes.
+const PROBE_LOADS: usize = 4096;
+/// Layers of a chase, at most: laying is as fast as memory with a few.
+const LAYERS_MAX: usize = 16;
+const BASE_PAGE: usize = 4096;
+
+/// Memory with a ring laid through its beginning.
+#[derive(Debug)]
+pub struct Chase {
+    start: *mut libc::c_void,
+    slots: u64,
+}
+
+// SAFETY: a thread that is handed the chase only reads the ring, which nobody writes while it exists: `lay` borrows the memory for its life, by contract of
+// its caller in this crate.
+unsafe impl Send for Chase {}
+// SAFETY: as above.
+unsafe impl Sync for Chase {}
+
+/// A base address that threads may share: each writes slots of its own.
+#[derive(Clone, Copy)]
+struct Base(*mut u8);
+// SAFETY: see `lay`: parts are disjoint.
+unsafe impl Send for Base {}
+
+impl Chase {
+    /// Lays a ring through `bytes` from `base`, by threads on these CPUs (one, anywhere, where the list is empty).
+    ///
+    /// # Errors
+    /// A CPU is gone.
+    ///
+    /// # Safety
+    /// The memory is mapped for writing, aligned to a page, and nobody else uses it until the last chase through it is done.
+    pub unsafe fn lay(
+        base: *mut u8,
+        bytes: usize,
+        walk: Walk,
+        line_bytes: usize,
+        seed: u64,
+        cpus: &[CpuId],
+    ) -> Result<Chase, MeasureError> {
+        let slot_bytes = match walk {
+            Walk::Strided(stride) => stride.max(size_of::<usize>()),
+            Walk::Random | Walk::RandomInPages => line_bytes,
+        };
+        let count = (bytes / slot_bytes).max(1) as u64;
+        let ring = match walk {
+            Walk::Strided(_) => Ring::Strided { count },
+            Walk::Random => Ring::random(count, seed),
+            Walk::RandomInPages => Ring::paged(count, (BASE_PAGE / slot_bytes).max(1) as u64, seed),
+        };
+        let slots = ring.len();
+        let threads = cpus.len().clamp(1, LAYERS_MAX) as u64;
+        let share = slots.div_ceil(threads);
+        let shared = Base(base);
+        std::thread::scope(|scope| {
+            let layers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (ring, cpu) = (&ring, cpus.get(thread as usize).copied());
+                    scope.spawn(move || {
+                        let shared = shared;
+                        cpu.map_or(Ok(()), pin)?;
+                        for slot in thread * share..((thread + 1) * share).min(slots) {
+                            let next = shared.0.wrapping_add(ring.next(slot) as usize * slot_bytes);
+                            // SAFETY: within the memory (slot < count), aligned (slots are multiples of the word), and no other thread has this slot.
+                            unsafe { shared.0.add(slot as usize * slot_bytes).cast::<*mut u8>().write(next) };
+                        }
+                        Ok::<(), MeasureError>(())
+                    })
+                })
+                .collect();
+            layers.into_iter().try_for_each(|layer| match layer.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })?;
+        Ok(Chase { start: base.cast(), slots })
+    }
+
+    /// Chases on a CPU for this long; nanoseconds per load.
+    ///
+    /// # Errors
+    /// The CPU is gone.
+    pub fn time(&self, cpu: CpuId, time: Duration) -> Result<Figure, MeasureError> {
+        std::thread::scope(|scope| {
+            let runner = scope.spawn(|| {
+                pin(cpu)?;
+                let mut runner = Runner::new(self);
+                let watch = Watch::begin(cpu);
+                let values = runner.repetitions(time);
+                let disturbance = watch.end();
+                Figure::of(&values, Better::Low, disturbance)
+            });
+            match runner.join() {
+                Ok(figure) => figure,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+}
+
+/// A chase under way on the calling thread.
+pub struct Runner {
+    at: *mut libc::c_void,
+    loads: usize,
+}
+
+impl Runner {
+    /// Warms up, and finds how many loads a repetition needs.
+    pub fn new(chase: &Chase) -> Runner {
+        let mut runner = Runner { at: chase.start, loads: PROBE_LOADS };
+        let warm_until = Instant::now() + 50 * REPETITION;
+        let mut left = chase.slots.min(WARM_LOADS);
+        while left > 0 && Instant::now() < warm_until {
+            runner.step();
+            left = left.saturating_sub(runner.loads as u64);
+        }
+        let ns = runner.step();
+        let loads = REPETITION.as_nanos() as f64 / ns.max(0.1);
+        runner.loads = (loads as usize).clamp(CHASE_UNROLL, 1 << 26).next_multiple_of(CHASE_UNROLL);
+        runner
+    }
+
+    /// One repetition; nanoseconds per load.
+    pub fn step(&mut self) -> f64 {
+        let start = Instant::now();
+        // SAFETY: `at` is a slot of a ring that `Chase::lay` made, and so is every one after it.
+        self.at = unsafe { chase(self.at, self.loads) };
+        start.elapsed().as_nanos() as f64 / self.loads as f64
+    }
+
+    /// Repetitions for this long, but enough of them.
+    pub fn repetitions(&mut self, time: Duration) -> Vec<f64> {
+        let end = Instant::now() + time;
+        let mut values = Vec::new();
+        while values.len() < REPETITIONS_MIN || Instant::now() < end {
+            values.push(self.step());
+        }
+        values
+    }
+
+    /// Loads of a repetition.
+    pub fn loads(&self) -> usize {
+        self.loads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Chases through small memory of this process.
+
+    use super::*;
+
+    #[repr(align(4096))]
+    struct Memory([u8; 1 << 18]);
+
+    #[test]
+    fn every_walk_can_be_laid_and_timed() {
+        let mut memory = Box::new(Memory([0; 1 << 18]));
+        let cpu = *crate::Permit::of_this_process().cpus.iter().next().expect("a CPU");
+        for walk in [Walk::Random, Walk::RandomInPages, Walk::Strided(128), Walk::Strided(64)] {
+            // SAFETY: the memory is ours, and outlives the chase.
+            let chase = unsafe { Chase::lay(memory.0.as_mut_ptr(), 1 << 18, walk, 64, 1, &[cpu]) }.expect("a ring");
+            let figure = chase.time(cpu, Duration::from_millis(10)).expect("a time");
+            assert!(figure.spread.repetitions >= REPETITIONS_MIN);
+            assert!((0.1..1000.0).contains(&figure.best()), "{walk:?}: {figure:?}");
+        }
+    }
+
+    #[test]
+    fn a_ring_of_one_slot_is_fine() {
+        let mut memory = Box::new(Memory([0; 1 << 18]));
+        // SAFETY: as above.
+        let chase = unsafe { Chase::lay(memory.0.as_mut_ptr(), 64, Walk::Random, 64, 1, &[]) }.expect("a ring");
+        assert_eq!(chase.slots, 1);
+        assert!(Runner::new(&chase).step() > 0.0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Measures a machine: latency of every (CPU node, memory node) pair, cache levels, bandwidth, latency under load, and hand-off between CPUs; and makes a
+//! machine model of what it found. `docs/measure.md` says how, and what each number means.
+//!
+//! One direction: [`Permit`] (what this process may use) and [`Options`] go into a pure [`Plan`]; [`run`] carries it out and returns [`Results`], plain
+//! data; [`calibrate`] fits the traffic model to them. Memory is bound to its node and shown to be there (`move_pages`) before it is timed. What disturbs a
+//! measurement (stolen time, preemption, a changing clock) is told beside the figure, never averaged into it.
+
+mod bandwidth;
+mod caches;
+mod calibrate;
+mod disturbance;
+mod error;
+mod handoff;
+mod kernels;
+mod latency;
+mod levels;
+mod loaded;
+mod model_file;
+mod options;
+mod order;
+mod permit;
+mod pin;
+mod plan;
+mod region;
+mod results;
+mod run;
+mod stats;
+
+pub use calibrate::Calibration;
+pub use calibrate::PairFit;
+pub use calibrate::calibrate;
+pub use disturbance::Disturbance;
+pub use error::MeasureError;
+pub use kernels::Isa;
+pub use kernels::Kernel;
+pub use levels::Level;
+pub use model_file::model_text;
+pub use options::Options;
+pub use options::Order;
+pub use options::Pages;
+pub use options::Part;
+pub use permit::Permit;
+pub use plan::Plan;
+pub use plan::Step;
+pub use plan::Task;
+pub use region::Proof;
+pub use results::BandwidthCell;
+pub use results::Curve;
+pub use results::CurvePoint;
+pub use results::Figure;
+pub use results::Handoff;
+pub use results::Host;
+pub use results::LatencyCell;
+pub use results::Relation;
+pub use results::Results;
+pub use results::StairPoint;
+pub use results::Staircase;
+pub use results::Target;
+pub use results::Walk;
+pub use run::Progress;
+pub use run::run;
+pub use stats::Spread;

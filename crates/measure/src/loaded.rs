@@ -1,0 +1,189 @@
+//! Latency under load: a chase on one CPU while its neighbours run a kernel at a chosen pace, from nothing to all they can.
+//!
+//! A neighbour works in blocks and, after each, waits until its pace allows the next one. Time lost is not made up for: that would be bursts. How much was
+//! moved is counted, not assumed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use numapilot_machine::CpuId;
+
+use crate::disturbance::{Disturbance, Watch};
+use crate::error::MeasureError;
+use crate::kernels::{Arrays, CHUNK, Isa, Kernel};
+use crate::latency::{Chase, Runner};
+use crate::pin::pin;
+use crate::results::{CurvePoint, Figure};
+use crate::stats::{Better, Spread};
+
+/// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
+const BLOCK: usize = 4 * CHUNK;
+/// Neighbours run alone for so long before the chase is timed, and for finding their full speed.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// A chase with its CPU.
+pub struct Chaser<'a> {
+    /// Ring.
+    pub chase: &'a Chase,
+    /// CPU.
+    pub cpu: CpuId,
+}
+
+/// Neighbours with their memory.
+pub struct Neighbours<'a> {
+    /// Their arrays, three each.
+    pub memory: &'a mut [f64],
+    /// Their CPUs.
+    pub cpus: &'a [CpuId],
+    /// What they do.
+    pub kernel: Kernel,
+    /// How.
+    pub isa: Isa,
+}
+
+/// The chase's latency at each share of the neighbours' full speed (ascending; 0: idle), each for this long.
+///
+/// # Errors
+/// A CPU is gone.
+pub fn curve(
+    chaser: &Chaser<'_>,
+    neighbours: &mut Neighbours<'_>,
+    shares: &[f64],
+    each: Duration,
+) -> Result<Vec<CurvePoint>, MeasureError> {
+    let full = point(chaser, neighbours, None, each)?;
+    let full_each = full.1 / neighbours.cpus.len().max(1) as f64;
+    let mut points = Vec::with_capacity(shares.len());
+    for &share in shares {
+        let (mut found, _) = match share {
+            share if share >= 1.0 => point(chaser, neighbours, None, each)?,
+            share => point(chaser, neighbours, Some(share * full_each), each)?,
+        };
+        found.asked_share = share;
+        points.push(found);
+    }
+    Ok(points)
+}
+
+/// One point at this pace in bytes per second of each neighbour (`None`: no pause; 0: they do not run); and what the neighbours moved per second.
+fn point(
+    chaser: &Chaser<'_>,
+    neighbours: &mut Neighbours<'_>,
+    pace: Option<f64>,
+    time: Duration,
+) -> Result<(CurvePoint, f64), MeasureError> {
+    let stop = AtomicBool::new(false);
+    let moved = AtomicU64::new(0);
+    let count = neighbours.cpus.len();
+    let slice = (neighbours.memory.len() / count.max(1) / (3 * BLOCK)).max(1) * 3 * BLOCK;
+    let (kernel, isa) = (neighbours.kernel, neighbours.isa);
+    let runs = pace != Some(0.0);
+    std::thread::scope(|scope| {
+        let mut helpers = Vec::new();
+        let parts = neighbours.memory.chunks_exact_mut(slice).zip(neighbours.cpus);
+        for (memory, &cpu) in parts.filter(|_| runs) {
+            let (stop, moved) = (&stop, &moved);
+            helpers.push(scope.spawn(move || neighbour(memory, cpu, (kernel, isa), pace, (stop, moved))));
+        }
+        let timed = scope.spawn(|| {
+            let result = pin(chaser.cpu).map(|()| {
+                std::thread::sleep(if runs { SETTLE } else { Duration::ZERO });
+                let mut runner = Runner::new(chaser.chase);
+                let watch = Watch::begin(chaser.cpu);
+                let (before, start) = (moved.load(Ordering::Relaxed), Instant::now());
+                let values = runner.repetitions(time);
+                let seconds = start.elapsed().as_secs_f64();
+                let neighbours_per_s = (moved.load(Ordering::Relaxed) - before) as f64 / seconds;
+                let own_per_s = (values.len() * runner.loads()) as f64 * 64.0 / seconds;
+                (values, watch.end(), neighbours_per_s, own_per_s)
+            });
+            stop.store(true, Ordering::Relaxed);
+            result
+        });
+        let timed = timed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut disturbance = Disturbance::default();
+        for helper in helpers {
+            let seen = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            disturbance = disturbance.and(&seen);
+        }
+        let (values, own, neighbours_per_s, own_per_s) = timed?;
+        let mut ns = Figure::of(&values, Better::Low, own.and(&disturbance))?;
+        // Under load there is no best repetition: how others queue is what is measured. The median stands for all.
+        ns.spread = Spread { best: ns.spread.median, confirmed: true, ..ns.spread };
+        Ok((CurvePoint { asked_share: 0.0, bytes_per_s: neighbours_per_s + own_per_s, ns }, neighbours_per_s))
+    })
+}
+
+/// Blocks of a kernel at a pace, until told to stop.
+fn neighbour(
+    memory: &mut [f64],
+    cpu: CpuId,
+    (kernel, isa): (Kernel, Isa),
+    pace: Option<f64>,
+    (stop, moved): (&AtomicBool, &AtomicU64),
+) -> Result<Disturbance, MeasureError> {
+    pin(cpu)?;
+    let watch = Watch::begin(cpu);
+    let length = memory.len() / 3;
+    let (a, rest) = memory.split_at_mut(length);
+    let (b, c) = rest.split_at_mut(length);
+    let mut arrays = Arrays { each: [a, b, &mut c[..length]] };
+    arrays.fill();
+    let blocks = length / BLOCK;
+    let bytes = (BLOCK * kernel.traffic_per_element()) as u64;
+    let pause = pace.map_or(Duration::ZERO, |pace| Duration::from_secs_f64(bytes as f64 / pace.max(1.0)));
+    let mut block = 0;
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        arrays.run_part(isa, kernel, block * BLOCK..(block + 1) * BLOCK);
+        moved.fetch_add(bytes, Ordering::Relaxed);
+        block += 1;
+        if block == blocks {
+            block = 0;
+            // Kernels of one array go through all three.
+            arrays.each.rotate_left(1);
+        }
+        due = (due + pause).max(Instant::now() - pause);
+        while !pause.is_zero() && Instant::now() < due && !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(watch.end())
+}
+
+#[cfg(test)]
+mod tests {
+    //! A curve on this machine, if it has two CPUs.
+
+    use super::*;
+    use crate::results::Walk;
+
+    #[test]
+    fn pace_is_kept_and_counted() {
+        let cpus: Vec<CpuId> = crate::Permit::of_this_process().cpus.into_iter().collect();
+        if cpus.len() < 2 {
+            return eprintln!("NOT RUN: one CPU only");
+        }
+        let mut ring = vec![[0_u64; 512]; 64];
+        // SAFETY: the memory outlives the chase and nobody else uses it. (A vector of words is aligned for them; pages matter only for timing.)
+        let chase =
+            unsafe { Chase::lay(ring.as_mut_ptr().cast(), 64 * 4096, Walk::Random, 64, 1, &[]) }.expect("a ring");
+        let mut memory = vec![[0.0_f64; 8]; 3 * 4 * BLOCK / 8 + 8];
+        let flat = memory.as_flattened_mut();
+        let skip = flat.as_ptr().align_offset(64);
+        let mut neighbours = Neighbours {
+            memory: &mut flat[skip..skip + 12 * BLOCK],
+            cpus: &cpus[1..2],
+            kernel: Kernel::Read,
+            isa: Isa::best(),
+        };
+        let chaser = Chaser { chase: &chase, cpu: cpus[0] };
+        let slow = point(&chaser, &mut neighbours, Some(50e6), Duration::from_millis(50)).expect("a point").1;
+        assert!((5e6..80e6).contains(&slow), "asked for 50 MB/s, got {slow}");
+        let idle = point(&chaser, &mut neighbours, Some(0.0), Duration::from_millis(10)).expect("a point").1;
+        assert_eq!(idle, 0.0);
+        let curve = curve(&chaser, &mut neighbours, &[0.0, 0.5, 1.0], Duration::from_millis(20)).expect("a curve");
+        assert_eq!(curve.len(), 3);
+        assert!(curve[0].bytes_per_s < curve[2].bytes_per_s, "{curve:?}");
+    }
+}

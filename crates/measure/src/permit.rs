@@ -1,0 +1,139 @@
+//! What this process may use of the machine: CPUs and memory nodes that its cpuset and affinity allow, and how much memory. A container sees the whole
+//! machine in sysfs; what it may touch stands in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
+
+/// What may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// CPUs that threads of this process may run on.
+    pub cpus: BTreeSet<CpuId>,
+    /// Nodes that its memory may come from.
+    pub memory_nodes: BTreeSet<NodeId>,
+    /// Bytes that its control group leaves; `None` without a limit.
+    pub memory_bytes: Option<u64>,
+    /// Large pages that the kernel gives on request.
+    pub large_pages: bool,
+    /// Bytes of a large page.
+    pub large_page_bytes: u64,
+}
+
+impl Permit {
+    /// This process's, now.
+    #[must_use]
+    pub fn of_this_process() -> Permit {
+        Permit::under(Path::new("/"))
+    }
+
+    /// The same as files under `root` tell it. What is not told is not limited.
+    #[must_use]
+    pub fn under(root: &Path) -> Permit {
+        let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        let list = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+            parse_cpu_list(line.trim_start_matches(':').trim()).ok()
+        };
+        let all = || (0..=u32::from(u16::MAX)).collect();
+        let hint = read(root, "sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let bytes = read(root, "sys/kernel/mm/transparent_hugepage/hpage_pmd_size").and_then(|text| text.parse().ok());
+        Permit {
+            cpus: list("Cpus_allowed_list").unwrap_or_else(all).into_iter().map(CpuId).collect(),
+            memory_nodes: list("Mems_allowed_list")
+                .unwrap_or_else(all)
+                .into_iter()
+                .filter_map(|node| Some(NodeId(u16::try_from(node).ok()?)))
+                .collect(),
+            memory_bytes: memory_left(root),
+            large_pages: hint.contains("[madvise]") || hint.contains("[always]"),
+            large_page_bytes: bytes.filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or(2 << 20),
+        }
+    }
+}
+
+fn read(root: &Path, file: &str) -> Option<String> {
+    Some(fs::read_to_string(root.join(file)).ok()?.trim().to_owned())
+}
+
+/// What the tightest control group above this process leaves: its own and every one it is in.
+fn memory_left(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let version_2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let version_1 = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|controller| controller == "memory").then_some(path)
+    });
+    let folders = [
+        (version_2, "sys/fs/cgroup", "memory.max", "memory.current"),
+        (version_1, "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ];
+    let left = folders.into_iter().filter_map(|(path, mount, limit, usage)| {
+        let mut folder = PathBuf::from(mount).join(path?.trim_start_matches('/'));
+        let mut tightest: Option<u64> = None;
+        loop {
+            let number = |file: &str| read(root, folder.join(file).to_str()?)?.parse::<u64>().ok();
+            // Version 1 writes nearly 2^63 where there is no limit.
+            if let Some(limit) = number(limit).filter(|limit| *limit < 1 << 60) {
+                let room = limit.saturating_sub(number(usage).unwrap_or(0));
+                tightest = Some(tightest.map_or(room, |least| least.min(room)));
+            }
+            if folder == Path::new(mount) || !folder.pop() {
+                return tightest;
+            }
+        }
+    });
+    left.min()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Captured files of containers.
+
+    use super::*;
+
+    fn put(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    #[test]
+    fn a_container_is_held_to_its_cpuset_and_its_tightest_group() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        put(root, "proc/self/status", "Name:\tx\nCpus_allowed:\tc\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t1\n");
+        put(root, "proc/self/cgroup", "0::/kubepods/pod1\n");
+        put(root, "sys/fs/cgroup/kubepods/pod1/memory.max", "max\n");
+        put(root, "sys/fs/cgroup/kubepods/memory.max", "1000000\n");
+        put(root, "sys/fs/cgroup/kubepods/memory.current", "400000\n");
+        put(root, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        let permit = Permit::under(root);
+        assert_eq!(permit.cpus, BTreeSet::from([CpuId(2), CpuId(3)]));
+        assert_eq!(permit.memory_nodes, BTreeSet::from([NodeId(1)]));
+        assert_eq!(permit.memory_bytes, Some(600_000));
+        assert!(permit.large_pages);
+        assert_eq!(permit.large_page_bytes, 2 << 20);
+    }
+
+    #[test]
+    fn the_older_groups_count_too_and_their_no_limit_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        put(root, "proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/a\n0::/\n");
+        put(root, "sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "2000\n");
+        put(root, "sys/fs/cgroup/memory/docker/a/memory.usage_in_bytes", "2500\n");
+        put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(0));
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_limited() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let permit = Permit::under(folder.path());
+        assert!(permit.cpus.contains(&CpuId(1023)) && permit.memory_nodes.contains(&NodeId(255)));
+        assert_eq!((permit.memory_bytes, permit.large_pages), (None, false));
+    }
+}

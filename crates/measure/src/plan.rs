@@ -1,0 +1,644 @@
+//! What will be measured: which pairs, CPUs, sizes and kernels, and for how long. Pure: from a description of the machine, what the process may use and what the
+//! user chose; so that it is right for machines that nobody here has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use numapilot_machine::{CpuId, Machine, Node, NodeId};
+
+use crate::error::MeasureError;
+use crate::kernels::{CHUNK, Kernel};
+use crate::options::{Options, Order, Part};
+use crate::permit::Permit;
+use crate::results::{Relation, Target, Walk};
+
+/// What `--quick` stays within.
+const QUICK: Duration = Duration::from_secs(10);
+/// Memory is as much larger than the last-level cache as STREAM asks for.
+const CACHES_OVER: u64 = 4;
+/// Where no cache is known: more than any server's per node.
+const UNKNOWN_CACHE: u64 = 64 << 20;
+/// No more of a node's free memory is taken than this share.
+const FREE_SHARE: u64 = 2;
+const CHASE_BYTES_MIN: usize = 1 << 16;
+const ARRAY_BYTES_MIN: usize = 1 << 14;
+/// A staircase begins with what every first-level cache holds.
+const STAIR_FROM: usize = 4 << 10;
+/// Up to so many CPUs, each hands a line to each other with `--full`.
+const ALL_PAIRS_MAX: usize = 32;
+/// Time of a measurement of weight 1.
+const QUICK_UNIT: (f64, f64) = (0.08, 0.5);
+const FULL_UNIT: (f64, f64) = (0.6, 1.0);
+/// Seconds to touch, and to lay a chase through, a byte of memory, by one thread: for the estimate only.
+const TOUCH_S_PER_BYTE: f64 = 0.7e-9;
+const LAY_S_PER_BYTE: f64 = 0.35e-9;
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// A chase through all of the memory.
+    Latency {
+        /// Node of the CPU.
+        from: NodeId,
+        /// The CPU.
+        cpu: CpuId,
+        /// Its way.
+        walk: Walk,
+    },
+    /// Chases through growing parts of it.
+    Stairs {
+        /// Node of the CPU.
+        from: NodeId,
+        /// The CPU.
+        cpu: CpuId,
+        /// Its way.
+        walk: Walk,
+        /// Bytes, ascending.
+        sizes: Vec<usize>,
+    },
+    /// A kernel on CPUs of one node.
+    Bandwidth {
+        /// Node of the CPUs.
+        from: NodeId,
+        /// The CPUs.
+        cpus: Vec<CpuId>,
+        /// What they do.
+        kernel: Kernel,
+    },
+    /// A chase beside paced kernels.
+    Loaded {
+        /// Node of the CPUs.
+        from: NodeId,
+        /// CPU of the chase.
+        cpu: CpuId,
+        /// CPUs of the kernels.
+        neighbours: Vec<CpuId>,
+        /// Shares of their full speed, ascending.
+        shares: Vec<f64>,
+    },
+    /// A cache line to and fro.
+    Handoff {
+        /// One CPU.
+        a: CpuId,
+        /// The other.
+        b: CpuId,
+        /// How they are related.
+        relation: Relation,
+    },
+}
+
+impl Task {
+    /// How much time it needs in comparison with others: one for each figure that it finds, less where figures need little.
+    fn weight(&self) -> f64 {
+        match self {
+            Task::Latency { .. } => 1.0,
+            Task::Stairs { sizes, .. } => 0.25 * sizes.len() as f64,
+            Task::Bandwidth { .. } => 1.0,
+            Task::Loaded { shares, .. } => 0.7 * (shares.len() + 2) as f64,
+            Task::Handoff { .. } => 0.25,
+        }
+    }
+}
+
+/// A measurement with its time, and how much the results would miss it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What.
+    pub task: Task,
+    /// How long it should repeat.
+    pub time: Duration,
+    /// 0 is never left out; the highest goes first.
+    rank: u8,
+    /// What it is one of, for saying what was left out.
+    sort: &'static str,
+}
+
+/// Measurements on the same memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Where the memory is; `None` for what needs none.
+    pub target: Option<Target>,
+    /// Bytes that chases go through.
+    pub chase_bytes: usize,
+    /// Bytes of each of three arrays; 0 where no kernel runs.
+    pub array_bytes: usize,
+    /// CPUs that touch it first.
+    pub fillers: Vec<CpuId>,
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+/// Everything that will be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Memory after memory.
+    pub groups: Vec<Group>,
+    /// What does not fit into the time or cannot be measured here, and why.
+    pub left_out: Vec<String>,
+    /// What limits the figures.
+    pub notes: Vec<String>,
+    /// Greatest sum of last-level caches of a node with usable CPUs, bytes.
+    pub cache_bytes: u64,
+    /// Bytes of a cache line: of a chase's slots.
+    pub line_bytes: usize,
+    /// Whether there is but one node with usable memory in the whole machine.
+    pub single_node: bool,
+}
+
+impl Plan {
+    /// About how long all of it takes: measuring, and laying out memory before.
+    #[must_use]
+    pub fn estimate(&self) -> Duration {
+        let steps = self.steps().map(|(_, step)| step.time).sum::<Duration>();
+        steps + Duration::from_secs_f64(self.groups.iter().map(layout_s).sum())
+    }
+
+    /// All measurements with their memory.
+    pub fn steps(&self) -> impl Iterator<Item = (&Group, &Step)> {
+        self.groups.iter().flat_map(|group| group.steps.iter().map(move |step| (group, step)))
+    }
+
+    /// Plans for a machine.
+    ///
+    /// # Errors
+    /// Nothing usable is left, or the options name what there is not.
+    pub fn new(machine: &Machine, permit: &Permit, options: &Options) -> Result<Plan, MeasureError> {
+        Planner::new(machine, permit, options)?.plan()
+    }
+}
+
+/// Seconds to map, touch and lay out a group's memory.
+fn layout_s(group: &Group) -> f64 {
+    let threads = group.fillers.len().clamp(1, 16) as f64;
+    let walks: BTreeSet<Option<Walk>> = group
+        .steps
+        .iter()
+        .map(|step| match &step.task {
+            Task::Latency { walk, .. } => Some(*walk),
+            Task::Loaded { .. } => Some(Walk::Random),
+            _ => None,
+        })
+        .collect();
+    let chase = group.chase_bytes as f64 * (TOUCH_S_PER_BYTE + LAY_S_PER_BYTE * walks.iter().flatten().count() as f64);
+    // A staircase lays the sum of its sizes, which grow geometrically, by one thread.
+    let stairs = group.steps.iter().map(|step| match &step.task {
+        Task::Stairs { sizes, .. } => sizes.iter().sum::<usize>() as f64 * LAY_S_PER_BYTE,
+        _ => 0.0,
+    });
+    (chase + group.array_bytes as f64 * 3.0 * TOUCH_S_PER_BYTE) / threads + stairs.sum::<f64>()
+}
+
+/// A node with the CPUs of it that may be used: one of each core first.
+struct CpuNode {
+    id: NodeId,
+    /// One hardware thread of each core.
+    cores: Vec<CpuId>,
+    /// All.
+    cpus: Vec<CpuId>,
+}
+
+struct Planner<'a> {
+    machine: &'a Machine,
+    options: &'a Options,
+    permit: &'a Permit,
+    cpu_nodes: Vec<CpuNode>,
+    memory_nodes: Vec<&'a Node>,
+    left_out: Vec<String>,
+    notes: Vec<String>,
+    cache_bytes: u64,
+    line_bytes: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn new(machine: &'a Machine, permit: &'a Permit, options: &'a Options) -> Result<Self, MeasureError> {
+        let wrong = |what: String, remedy: &str| MeasureError::Options { what, remedy: remedy.to_owned() };
+        for node in options.cpu_nodes.iter().chain(&options.memory_nodes) {
+            if machine.node(*node).is_none() {
+                return Err(wrong(format!("there is no node {node}"), "`numapilot topo` shows which there are"));
+            }
+        }
+        let usable = |cpu: CpuId| {
+            permit.cpus.contains(&cpu)
+                && (options.cpus.is_empty() || options.cpus.contains(&cpu))
+                && machine.cpu(cpu).is_some_and(|cpu| cpu.online)
+        };
+        if let Some(cpu) = options.cpus.iter().find(|cpu| !usable(**cpu)) {
+            return Err(wrong(
+                format!("CPU {cpu} is not there, offline, or not this process's"),
+                "name others with --cpus",
+            ));
+        }
+        let chosen = |set: &BTreeSet<NodeId>, node: NodeId| set.is_empty() || set.contains(&node);
+        let mut cpu_nodes = Vec::new();
+        for node in machine.nodes().iter().filter(|node| chosen(&options.cpu_nodes, node.id)) {
+            let cpus: Vec<CpuId> = node.cpus.iter().copied().filter(|cpu| usable(*cpu)).collect();
+            let is_first = |cpu: &CpuId| {
+                let siblings = machine.cpu(*cpu).map_or(&[][..], |cpu| &cpu.siblings);
+                siblings.iter().find(|sibling| usable(**sibling)).is_none_or(|first| first == cpu)
+            };
+            let cores: Vec<CpuId> = cpus.iter().copied().filter(is_first).collect();
+            if !cpus.is_empty() {
+                cpu_nodes.push(CpuNode { id: node.id, cores, cpus });
+            }
+        }
+        let memory_nodes: Vec<&Node> = machine
+            .nodes()
+            .iter()
+            .filter(|node| {
+                node.has_memory() && permit.memory_nodes.contains(&node.id) && chosen(&options.memory_nodes, node.id)
+            })
+            .collect();
+        let mut planner = Self {
+            machine,
+            options,
+            permit,
+            cpu_nodes,
+            memory_nodes,
+            left_out: Vec::new(),
+            notes: Vec::new(),
+            cache_bytes: UNKNOWN_CACHE,
+            line_bytes: 64,
+        };
+        planner.check()?;
+        planner.caches();
+        Ok(planner)
+    }
+
+    /// What was asked for and cannot be, and what of the machine stays unseen.
+    fn check(&mut self) -> Result<(), MeasureError> {
+        let wrong =
+            |what: &str, remedy: &str| MeasureError::Options { what: what.to_owned(), remedy: remedy.to_owned() };
+        if self.cpu_nodes.is_empty() {
+            return Err(wrong(
+                "no CPU is left to measure with",
+                "widen --cpus or --cpu-nodes, or this process's cpuset",
+            ));
+        }
+        if self.memory_nodes.is_empty() {
+            return Err(wrong(
+                "no node with memory is left to measure",
+                "widen --nodes, or this process's cpuset.mems",
+            ));
+        }
+        for (node, weight) in &self.options.weights {
+            if *weight == 0 || !self.memory_nodes.iter().any(|known| known.id == *node) {
+                return Err(wrong(
+                    "a weight is 0 or for a node without usable memory",
+                    "write --weights NODE:WEIGHT,... as in 0:3,1:1",
+                ));
+            }
+        }
+        let forbidden = |list: Vec<NodeId>, what: &str, left_out: &mut Vec<String>| {
+            if !list.is_empty() {
+                let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+                left_out.push(format!("{what} {}: not in this process's cpuset", names.join(", ")));
+            }
+        };
+        let nodes = || self.machine.nodes().iter();
+        let memory = nodes().filter(|node| node.has_memory() && !self.permit.memory_nodes.contains(&node.id));
+        let memory: Vec<NodeId> = memory.map(|node| node.id).collect();
+        let online = |cpu: &CpuId| self.machine.cpu(*cpu).is_some_and(|cpu| cpu.online);
+        let cpus = nodes()
+            .filter(|node| node.cpus.iter().any(online) && !node.cpus.iter().any(|cpu| self.permit.cpus.contains(cpu)));
+        let cpus: Vec<NodeId> = cpus.map(|node| node.id).collect();
+        forbidden(memory, "memory of nodes", &mut self.left_out);
+        forbidden(cpus, "CPUs of nodes", &mut self.left_out);
+        Ok(())
+    }
+
+    fn caches(&mut self) {
+        let of_node = |node: &CpuNode| {
+            let caches =
+                self.machine.caches().iter().filter(|cache| cache.cpus.iter().any(|cpu| node.cpus.contains(cpu)));
+            let last = caches.clone().map(|cache| cache.level).max()?;
+            Some(caches.filter(|cache| cache.level == last).map(|cache| cache.size_bytes).sum::<u64>())
+        };
+        match self.cpu_nodes.iter().filter_map(of_node).max() {
+            Some(bytes) => self.cache_bytes = bytes,
+            None => self.notes.push(format!(
+                "The kernel tells nothing about caches; memory is taken to be what lies beyond {} MiB.",
+                CACHES_OVER * UNKNOWN_CACHE >> 20
+            )),
+        }
+        let lines = self.machine.caches().iter().filter_map(|cache| cache.line_bytes);
+        self.line_bytes = lines.max().map_or(64, |line| line as usize);
+    }
+
+    /// Bytes of the chased memory and of each array on a node: as asked for, or four times the caches; never more than half of what is free there.
+    fn sizes(&mut self, node: &str, free_bytes: Option<u64>) -> (usize, usize) {
+        let arrays = if self.options.full { 3 } else { 1 };
+        let (chase, array) = match self.options.size_bytes {
+            Some(bytes) => (bytes as u64, bytes as u64),
+            None => (CACHES_OVER * self.cache_bytes, (CACHES_OVER * self.cache_bytes * arrays).div_ceil(3)),
+        };
+        let room = free_bytes.into_iter().chain(self.permit.memory_bytes).min().map(|bytes| bytes / FREE_SHARE);
+        let factor = room.map_or(1.0, |room| (room as f64 / (chase + 3 * array) as f64).min(1.0));
+        let least = (factor * chase as f64) as u64;
+        if least < CACHES_OVER * self.cache_bytes && (factor < 1.0 || self.options.size_bytes.is_some()) {
+            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+            self.notes.push(format!(
+                "On {node}, chases go through {:.1} MiB, less than {CACHES_OVER} times its last-level caches of {:.1} MiB: caches may answer a part.",
+                mib(least),
+                mib(self.cache_bytes)
+            ));
+        }
+        let whole = |bytes: u64, unit: usize, least: usize| {
+            (((bytes as f64 * factor) as usize).max(least)).next_multiple_of(unit)
+        };
+        let threads = self.cpu_nodes.iter().map(|node| node.cpus.len()).max().unwrap_or(1);
+        (whole(chase, self.line_bytes, CHASE_BYTES_MIN), whole(array, CHUNK * 8, ARRAY_BYTES_MIN * threads))
+    }
+
+    fn wants(&self, part: Part) -> bool {
+        self.options.parts.contains(&part)
+    }
+
+    fn plan(mut self) -> Result<Plan, MeasureError> {
+        let mut groups = Vec::new();
+        for node in self.memory_nodes.clone() {
+            let (chase, array) = self.sizes(&format!("node {}", node.id), node.free_bytes);
+            let target = Target::Node(node.id);
+            let steps = self.steps_on(&target, chase);
+            groups.push(self.group(target, (chase, array), steps));
+        }
+        let nodes: Vec<NodeId> = self.memory_nodes.iter().map(|node| node.id).collect();
+        let mut spread = Vec::new();
+        if nodes.len() > 1 {
+            spread.push(Target::interleaved(nodes.iter().copied()));
+        }
+        if !self.options.weights.is_empty() {
+            spread.push(Target::Weighted(self.options.weights.clone()));
+        }
+        for target in spread {
+            let free = self.memory_nodes.iter().filter_map(|node| node.free_bytes).min();
+            let (chase, array) = self.sizes("every node", free);
+            let steps = self.steps_spread();
+            groups.push(self.group(target, (chase, array), steps));
+        }
+        let handoffs = if self.wants(Part::Handoff) { self.handoffs() } else { Vec::new() };
+        groups.push(Group { target: None, chase_bytes: 0, array_bytes: 0, fillers: Vec::new(), steps: handoffs });
+        groups.retain(|group| !group.steps.is_empty());
+        self.fit(&mut groups);
+        let usable = |node: &&Node| node.has_memory();
+        Ok(Plan {
+            groups,
+            left_out: self.left_out,
+            notes: self.notes,
+            cache_bytes: self.cache_bytes,
+            line_bytes: self.line_bytes,
+            single_node: self.machine.nodes().iter().filter(usable).count() == 1,
+        })
+    }
+
+    fn group(&self, target: Target, (chase, array): (usize, usize), steps: Vec<Step>) -> Group {
+        let near = |node: &&CpuNode| target.node() == Some(node.id);
+        let fillers =
+            self.cpu_nodes.iter().find(near).or(self.cpu_nodes.first()).map_or(Vec::new(), |node| node.cores.clone());
+        Group {
+            target: Some(target),
+            chase_bytes: if uses_chase(&steps) { chase } else { 0 },
+            array_bytes: if uses_arrays(&steps) { array } else { 0 },
+            fillers,
+            steps,
+        }
+    }
+
+    fn random(&self) -> Walk {
+        match self.options.order {
+            Order::Random => Walk::Random,
+            Order::Page => Walk::RandomInPages,
+        }
+    }
+
+    /// Everything that is measured on one node's memory.
+    fn steps_on(&mut self, target: &Target, chase_bytes: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let strided = Walk::Strided(self.options.stride_bytes);
+        let is_home = |node: &CpuNode| target.node() == Some(node.id);
+        if self.wants(Part::Latency) {
+            for (walk, sort) in [(self.random(), "random chases"), (strided, "strided chases of remote pairs")] {
+                for node in &self.cpu_nodes {
+                    let rank = if matches!(walk, Walk::Strided(_)) && !is_home(node) { 2 } else { 0 };
+                    steps.push(step(Task::Latency { from: node.id, cpu: node.cores[0], walk }, rank, sort));
+                }
+            }
+        }
+        if self.wants(Part::Loaded) {
+            for node in &self.cpu_nodes {
+                let neighbours: Vec<CpuId> = node.cores[1..].to_vec();
+                if neighbours.is_empty() {
+                    let what = format!("latency under load from node {}: it has but one usable core", node.id);
+                    if !self.left_out.contains(&what) {
+                        self.left_out.push(what);
+                    }
+                    continue;
+                }
+                let count = if self.options.full { 10 } else { 4 };
+                let shares = (0..=count).map(|index| f64::from(index) / f64::from(count)).collect();
+                let task = Task::Loaded { from: node.id, cpu: node.cores[0], neighbours, shares };
+                let (rank, sort) =
+                    if is_home(node) { (1, "latency under load") } else { (4, "latency under load of remote pairs") };
+                steps.push(step(task, rank, sort));
+            }
+        }
+        if self.wants(Part::Caches)
+            && let Some(node) = self.cpu_nodes.iter().find(|node| is_home(node))
+        {
+            let is_first = self.cpu_nodes.first().is_some_and(|first| first.id == node.id);
+            let per_octave = if self.options.full { 4 } else { 2 };
+            let sizes = stairs(chase_bytes, per_octave);
+            let (rank, sort) = if is_first { (0, "cache steps") } else { (5, "cache steps of further nodes") };
+            let walk = self.random();
+            steps.push(step(
+                Task::Stairs { from: node.id, cpu: node.cores[0], walk, sizes: sizes.clone() },
+                rank,
+                sort,
+            ));
+            if self.options.full && is_first {
+                steps.push(step(Task::Stairs { from: node.id, cpu: node.cores[0], walk: strided, sizes }, rank, sort));
+            }
+        }
+        if self.wants(Part::Bandwidth) {
+            for node in &self.cpu_nodes {
+                steps.extend(self.bandwidths(node, is_home(node)));
+            }
+        }
+        steps
+    }
+
+    /// Kernels of one pair: all on all CPUs at home; on one CPU, and on other nodes' memory, those that differ most, unless everything is wanted.
+    fn bandwidths(&self, node: &CpuNode, is_home: bool) -> Vec<Step> {
+        let essential = [Kernel::Read, Kernel::Triad, Kernel::TriadNt];
+        let mut steps = Vec::new();
+        let mut add = |cpus: &[CpuId], rank: &dyn Fn(Kernel) -> (u8, &'static str)| {
+            for kernel in Kernel::ALL {
+                let (rank, sort) = rank(kernel);
+                steps.push(step(Task::Bandwidth { from: node.id, cpus: cpus.to_vec(), kernel }, rank, sort));
+            }
+        };
+        let all = |kernel: Kernel| match (is_home, essential.contains(&kernel)) {
+            (_, true) => (0, "bandwidths"),
+            (true, false) => (3, "bandwidths of further kernels"),
+            (false, false) => (6, "bandwidths of further kernels on remote pairs"),
+        };
+        add(&node.cpus, &all);
+        if node.cpus.len() > 1 {
+            let one = |kernel: Kernel| match (is_home, essential.contains(&kernel)) {
+                (true, true) => (1, "bandwidths of one CPU"),
+                (true, false) => (6, "bandwidths of further kernels on one CPU"),
+                (false, _) => (7, "bandwidths of one CPU on remote pairs"),
+            };
+            add(&node.cores[..1], &one);
+        }
+        steps
+    }
+
+    /// What is measured on memory of several nodes.
+    fn steps_spread(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for node in &self.cpu_nodes {
+            if self.wants(Part::Latency) {
+                let walk = self.random();
+                steps.push(step(
+                    Task::Latency { from: node.id, cpu: node.cores[0], walk },
+                    2,
+                    "chases through interleaved memory",
+                ));
+            }
+            if self.wants(Part::Bandwidth) {
+                for kernel in [Kernel::Read, Kernel::Triad, Kernel::TriadNt] {
+                    let task = Task::Bandwidth { from: node.id, cpus: node.cpus.clone(), kernel };
+                    steps.push(step(task, 2, "bandwidths of interleaved memory"));
+                }
+            }
+        }
+        steps
+    }
+
+    /// Pairs of CPUs: one of each relation in each node and one for each pair of nodes; with `--full`, all where they are not too many.
+    fn handoffs(&self) -> Vec<Step> {
+        let all: Vec<CpuId> = self.cpu_nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+        let cores: Vec<CpuId> = self.cpu_nodes.iter().flat_map(|node| node.cores.iter().copied()).collect();
+        let mut pairs: BTreeSet<(CpuId, CpuId)> = BTreeSet::new();
+        let mut add = |a: CpuId, b: CpuId| pairs.insert((a.min(b), a.max(b)));
+        let mut seen = BTreeMap::new();
+        for node in &self.cpu_nodes {
+            for &b in node.cpus.iter().filter(|cpu| **cpu != node.cpus[0]) {
+                seen.entry((node.id, self.relation(node.cpus[0], b))).or_insert((node.cpus[0], b));
+            }
+        }
+        seen.values().for_each(|&(a, b)| {
+            add(a, b);
+        });
+        for (index, node) in self.cpu_nodes.iter().enumerate() {
+            self.cpu_nodes[..index].iter().for_each(|other| {
+                add(other.cores[0], node.cores[0]);
+            });
+        }
+        if self.options.full {
+            let each = if all.len() <= ALL_PAIRS_MAX { &all } else { &cores };
+            if each.len() <= ALL_PAIRS_MAX {
+                for (index, &b) in each.iter().enumerate() {
+                    each[..index].iter().for_each(|&a| {
+                        add(a, b);
+                    });
+                }
+            }
+        }
+        let task = |(a, b): (CpuId, CpuId)| {
+            let relation = self.relation(a, b);
+            let is_within = self.machine.node_of_cpu(a) == self.machine.node_of_cpu(b);
+            let (rank, sort) = if is_within { (1, "hand-offs within a node") } else { (3, "hand-offs between nodes") };
+            step(Task::Handoff { a, b, relation }, rank, sort)
+        };
+        pairs.into_iter().map(task).collect()
+    }
+
+    fn relation(&self, a: CpuId, b: CpuId) -> Relation {
+        let cpu = |id| self.machine.cpu(id);
+        if cpu(a).is_some_and(|cpu| cpu.siblings.contains(&b)) {
+            return Relation::SameCore;
+        }
+        let last = self.machine.caches().iter().filter(|cache| cache.cpus.contains(&a)).map(|cache| cache.level).max();
+        if last.is_some_and(|level| self.machine.data_cache(a, level).is_some_and(|cache| cache.cpus.contains(&b))) {
+            return Relation::SameCache;
+        }
+        if self.machine.node_of_cpu(a).is_some() && self.machine.node_of_cpu(a) == self.machine.node_of_cpu(b) {
+            return Relation::SameNode;
+        }
+        let socket = |id| cpu(id).and_then(|cpu| cpu.socket);
+        if socket(a).is_some() && socket(a) == socket(b) { Relation::SamePackage } else { Relation::Apart }
+    }
+
+    /// Gives each step its time; leaves out, least needed first, what does not fit, and says so.
+    fn fit(&mut self, groups: &mut Vec<Group>) {
+        let (least, most) = if self.options.full { FULL_UNIT } else { QUICK_UNIT };
+        let budget = self.options.budget.or((!self.options.full).then_some(QUICK)).map(|budget| budget.as_secs_f64());
+        let weight =
+            |groups: &[Group]| groups.iter().flat_map(|group| &group.steps).map(|step| step.task.weight()).sum::<f64>();
+        let needs = |groups: &[Group]| groups.iter().map(layout_s).sum::<f64>() + least * weight(groups);
+        let mut dropped: BTreeMap<&'static str, usize> = BTreeMap::new();
+        while let Some(budget) = budget.filter(|budget| needs(groups) > *budget) {
+            let rank = groups.iter().flat_map(|group| &group.steps).map(|step| step.rank).max().unwrap_or(0);
+            if rank == 0 {
+                let needed = needs(groups);
+                if needed > 1.2 * budget {
+                    self.notes.push(format!(
+                        "The least that is measured takes about {needed:.0} s, more than the {budget:.0} s asked for."
+                    ));
+                }
+                break;
+            }
+            for group in groups.iter_mut() {
+                for step in group.steps.iter().filter(|step| step.rank == rank) {
+                    *dropped.entry(step.sort).or_insert(0) += 1;
+                }
+                group.steps.retain(|step| step.rank != rank);
+                group.chase_bytes *= usize::from(uses_chase(&group.steps));
+                group.array_bytes *= usize::from(uses_arrays(&group.steps));
+            }
+            groups.retain(|group| !group.steps.is_empty());
+        }
+        if let Some(budget) = budget {
+            let words = dropped
+                .iter()
+                .map(|(sort, count)| format!("{sort} ({count}): not within {budget:.0} s; --full or --for more"));
+            self.left_out.extend(words);
+        }
+        let layout: f64 = groups.iter().map(layout_s).sum();
+        let unit = budget.map_or(least, |budget| (budget - layout) / weight(groups).max(1e-9)).clamp(least, most);
+        for step in groups.iter_mut().flat_map(|group| &mut group.steps) {
+            step.time = Duration::from_secs_f64(unit * step.task.weight());
+        }
+    }
+}
+
+fn uses_chase(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step.task, Task::Latency { .. } | Task::Stairs { .. } | Task::Loaded { .. }))
+}
+
+fn uses_arrays(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step.task, Task::Bandwidth { .. } | Task::Loaded { .. }))
+}
+
+fn step(task: Task, rank: u8, sort: &'static str) -> Step {
+    Step { task, time: Duration::ZERO, rank, sort }
+}
+
+/// Sizes from a few KiB to `most`, so many per doubling, in whole multiples of 1 KiB.
+fn stairs(most: usize, per_octave: u32) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    for index in 0.. {
+        let size = STAIR_FROM as f64 * 2_f64.powf(f64::from(index) / f64::from(per_octave));
+        if size >= most as f64 {
+            break;
+        }
+        sizes.push((size as usize).next_multiple_of(1 << 10));
+    }
+    sizes.push(most);
+    sizes.dedup();
+    sizes
+}
+
+#[cfg(test)]
+mod tests;

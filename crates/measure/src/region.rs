@@ -1,0 +1,395 @@
+//! Memory for a measurement: mapped, bound to where it should be, filled with pages, and *shown* by the kernel to be there before anything is timed.
+
+use std::io;
+
+use numapilot_kernel::memory::PageQuery;
+use numapilot_machine::{CpuId, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+use crate::options::Pages;
+use crate::pin::pin;
+use crate::results::Target;
+
+/// Words of a node mask: the kernel's largest (CONFIG_NODES_SHIFT 10).
+const MASK_WORDS: usize = 1024 / 64;
+const MPOL_DEFAULT: libc::c_int = 0;
+const MPOL_BIND: libc::c_int = 2;
+/// Page faults are half of the cost of a measurement with a gigabyte; a few threads are enough to hide that.
+const FILLERS_MAX: usize = 16;
+
+/// How it was shown that memory is where it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// The kernel was asked for every page (`move_pages`) before the first timing.
+    Shown {
+        /// Pages asked.
+        pages: u64,
+        /// Bytes on each node.
+        bytes_by_node: Vec<(NodeId, u64)>,
+    },
+    /// There is one node with memory, and the kernel does not say where pages are.
+    OnlyNode,
+}
+
+impl Proof {
+    /// Of both of two memories.
+    #[must_use]
+    pub fn plus(&self, other: &Proof) -> Proof {
+        let (Proof::Shown { pages, bytes_by_node }, Proof::Shown { pages: more, bytes_by_node: others }) =
+            (self, other)
+        else {
+            return Proof::OnlyNode;
+        };
+        let mut sums: std::collections::BTreeMap<NodeId, u64> = bytes_by_node.iter().copied().collect();
+        others.iter().for_each(|(node, bytes)| *sums.entry(*node).or_insert(0) += bytes);
+        Proof::Shown { pages: pages + more, bytes_by_node: sums.into_iter().collect() }
+    }
+}
+
+/// What a region should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Bytes; rounded up to whole pages of the kind.
+    pub bytes: usize,
+    /// Where.
+    pub target: &'a Target,
+    /// What pages.
+    pub pages: Pages,
+    /// Size of a large page.
+    pub large_page_bytes: usize,
+    /// Whether the machine has but one node with memory, so that binding can be done without.
+    pub single_node: bool,
+    /// CPUs that touch the memory first; any where empty.
+    pub fillers: &'a [CpuId],
+    /// What it is for, in words.
+    pub purpose: &'a str,
+}
+
+/// Memory of this process at known nodes; given back when dropped.
+#[derive(Debug)]
+pub struct Region {
+    base: *mut u8,
+    mapped: *mut libc::c_void,
+    mapped_bytes: usize,
+    bytes: usize,
+    /// Where it is.
+    pub proof: Proof,
+    /// Share of it in large pages, where the kernel tells.
+    pub large_share: Option<f64>,
+}
+
+// SAFETY: the memory belongs to this value alone; who shares it goes through the borrow that its methods give.
+unsafe impl Send for Region {}
+// SAFETY: as above; shared references give only the address and length.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and nobody else's.
+        unsafe { libc::munmap(self.mapped, self.mapped_bytes) };
+    }
+}
+
+impl Region {
+    /// Maps, binds, touches and proves.
+    ///
+    /// # Errors
+    /// No memory, no right to bind it, or it is not where it should be.
+    pub fn new(wanted: &Wanted<'_>) -> Result<Region, MeasureError> {
+        let page = if wanted.pages == Pages::Base { base_page() } else { wanted.large_page_bytes };
+        let bytes = wanted.bytes.div_ceil(page) * page;
+        let mut region = Region::map(wanted, bytes, page)?;
+        let bound = region.bind_whole(wanted.target);
+        match bound {
+            Err(_) if wanted.single_node => {}
+            other => other?,
+        }
+        region.fill(wanted, page)?;
+        region.proof = region.prove(wanted, page)?;
+        region.large_share = region.large_share();
+        Ok(region)
+    }
+
+    fn map(wanted: &Wanted<'_>, bytes: usize, page: usize) -> Result<Region, MeasureError> {
+        let failed = |error| MeasureError::Memory { bytes, purpose: wanted.purpose.to_owned(), error };
+        let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        if wanted.pages == Pages::Huge {
+            flags |= libc::MAP_HUGETLB | ((page.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT);
+        }
+        // Room to begin at a multiple of the page.
+        let mapped_bytes = if wanted.pages == Pages::Large { bytes + page } else { bytes };
+        // SAFETY: a fresh private mapping, owned by the value made below.
+        let mapped =
+            unsafe { libc::mmap(std::ptr::null_mut(), mapped_bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            if wanted.pages == Pages::Huge {
+                return Err(MeasureError::Options {
+                    what: format!("no {bytes} bytes of reserved huge pages ({error})"),
+                    remedy: "reserve some (vm.nr_hugepages, or per node in /sys/devices/system/node/nodeN/hugepages), or use --pages large".into(),
+                });
+            }
+            return Err(failed(error));
+        }
+        let base = mapped.cast::<u8>().wrapping_add((mapped as usize).next_multiple_of(page) - mapped as usize);
+        let region = Region { base, mapped, mapped_bytes, bytes, proof: Proof::OnlyNode, large_share: None };
+        let advice = match wanted.pages {
+            Pages::Base => libc::MADV_NOHUGEPAGE,
+            Pages::Large => libc::MADV_HUGEPAGE,
+            Pages::Huge => return Ok(region),
+        };
+        // SAFETY: within the mapping; a hint that a kernel without large pages refuses, which changes nothing.
+        unsafe { libc::madvise(region.base.cast(), bytes, advice) };
+        Ok(region)
+    }
+
+    /// Binds the whole mapping to one node; weighted targets are bound page by page as they are touched.
+    fn bind_whole(&self, target: &Target) -> Result<(), MeasureError> {
+        let Target::Node(node) = target else { return Ok(()) };
+        let mask = mask_of(*node);
+        // SAFETY: the range is ours, and the mask has as many bits as the call is told (it counts one more).
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base,
+                self.bytes as libc::c_ulong,
+                MPOL_BIND,
+                mask.as_ptr(),
+                (MASK_WORDS * 64 + 1) as libc::c_ulong,
+                0_u32,
+            )
+        };
+        if done != 0 {
+            return Err(MeasureError::Bind {
+                nodes: target.to_string(),
+                call: "mbind",
+                error: io::Error::last_os_error(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Touches every page, each part by a thread of its own, so that pages are there before the first timing.
+    fn fill(&self, wanted: &Wanted<'_>, page: usize) -> Result<(), MeasureError> {
+        let threads = wanted.fillers.len().clamp(1, FILLERS_MAX);
+        let pages = self.bytes / page;
+        let share = pages.div_ceil(threads);
+        std::thread::scope(|scope| {
+            let work: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let part = (thread * share).min(pages)..((thread + 1) * share).min(pages);
+                    let cpu = wanted.fillers.get(thread).copied();
+                    scope.spawn(move || {
+                        cpu.map_or(Ok(()), pin)?;
+                        self.touch(wanted, page, part)
+                    })
+                })
+                .collect();
+            work.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    /// Touches pages of this part. Where the target is weighted, this thread's policy is each node in turn while it touches that node's pages.
+    fn touch(&self, wanted: &Wanted<'_>, page: usize, part: std::ops::Range<usize>) -> Result<(), MeasureError> {
+        let touch = |index: usize| {
+            // A page of whatever size the kernel gives is touched at each base page of it.
+            for at in (0..page).step_by(base_page()) {
+                // SAFETY: within the region, and no other thread has this part.
+                unsafe { self.base.add(index * page + at).write_volatile(0) };
+            }
+        };
+        let Target::Weighted(weights) = wanted.target else {
+            part.for_each(touch);
+            return Ok(());
+        };
+        for (node, _) in weights {
+            let bound = set_policy(MPOL_BIND, Some(*node));
+            if !wanted.single_node {
+                bound.map_err(|error| MeasureError::Bind {
+                    nodes: wanted.target.to_string(),
+                    call: "set_mempolicy",
+                    error,
+                })?;
+            }
+            part.clone().filter(|&index| wanted.target.node_of_page(index as u64) == *node).for_each(touch);
+        }
+        // The thread ends after this; its policy with it.
+        let _ = set_policy(MPOL_DEFAULT, None);
+        Ok(())
+    }
+
+    /// Asks the kernel for the node of every page.
+    fn prove(&self, wanted: &Wanted<'_>, page: usize) -> Result<Proof, MeasureError> {
+        let pages = self.bytes / base_page();
+        let addresses: Vec<u64> = (0..pages).map(|index| (self.base as usize + index * base_page()) as u64).collect();
+        let mut states = Vec::with_capacity(pages);
+        if let Err(error) = PageQuery::new().states(0, &addresses, &mut states) {
+            if wanted.single_node {
+                return Ok(Proof::OnlyNode);
+            }
+            return Err(MeasureError::Unproved { wanted: wanted.target.to_string(), why: error.to_string() });
+        }
+        let mut found = std::collections::BTreeMap::<Place, u64>::new();
+        let mut strays = 0;
+        for (index, state) in states.iter().enumerate() {
+            let right = wanted.target.node_of_page((index * base_page() / page) as u64);
+            strays += u64::from(state.node() != Some(right));
+            *found.entry(Place(state.node())).or_insert(0) += 1;
+        }
+        if strays > 0 {
+            let words: Vec<String> = found.iter().map(|(place, count)| format!("{count} {place}")).collect();
+            return Err(MeasureError::Misplaced {
+                strays,
+                pages: pages as u64,
+                wanted: wanted.target.to_string(),
+                found: words.join(", "),
+            });
+        }
+        let bytes = |(place, count): (Place, u64)| Some((place.0?, count * base_page() as u64));
+        Ok(Proof::Shown { pages: pages as u64, bytes_by_node: found.into_iter().filter_map(bytes).collect() })
+    }
+
+    /// Share of the region in large pages, by /proc/self/smaps.
+    fn large_share(&self) -> Option<f64> {
+        let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        large_bytes(&text, self.base as u64, self.bytes as u64).map(|large| (large as f64 / self.bytes as f64).min(1.0))
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its first byte, aligned to a page.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its content as numbers.
+    pub fn as_doubles(&mut self) -> &mut [f64] {
+        // SAFETY: mapped, aligned, every bit pattern is a number, and borrowed from the one owner.
+        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.bytes / size_of::<f64>()) }
+    }
+}
+
+/// A node, or none, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(Option<NodeId>);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(node) => write!(f, "on node {node}"),
+            None => write!(f, "not in memory"),
+        }
+    }
+}
+
+/// Bytes of the smallest page.
+fn base_page() -> usize {
+    // SAFETY: asks for a constant of the system.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
+        .ok()
+        .filter(|bytes| bytes.is_power_of_two())
+        .unwrap_or(4096)
+}
+
+fn mask_of(node: NodeId) -> [u64; MASK_WORDS] {
+    let mut mask = [0; MASK_WORDS];
+    if let Some(word) = mask.get_mut(usize::from(node.0) / 64) {
+        *word = 1 << (node.0 % 64);
+    }
+    mask
+}
+
+/// Sets the calling thread's policy.
+fn set_policy(mode: libc::c_int, node: Option<NodeId>) -> io::Result<()> {
+    let mask = node.map(mask_of);
+    let (pointer, bits) = mask.as_ref().map_or((std::ptr::null(), 0), |mask| (mask.as_ptr(), MASK_WORDS * 64 + 1));
+    // SAFETY: no mask, or one of as many bits as the call is told (it counts one more).
+    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits as libc::c_ulong) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bytes in large pages of the mappings that lie within `bytes` from `base`.
+fn large_bytes(smaps: &str, base: u64, bytes: u64) -> Option<u64> {
+    let mut inside = false;
+    let mut large = None;
+    for line in smaps.lines() {
+        let range = line.split_whitespace().next().and_then(|word| {
+            let (from, to) = word.split_once('-')?;
+            Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
+        });
+        if let Some((from, to)) = range {
+            inside = from < base + bytes && to > base;
+            continue;
+        }
+        let Some((key, rest)) = line.split_once(':').filter(|_| inside) else { continue };
+        if matches!(key, "AnonHugePages" | "Private_Hugetlb") {
+            let kib: u64 = rest.trim().trim_end_matches("kB").trim().parse().ok()?;
+            *large.get_or_insert(0) += kib * 1024;
+        }
+    }
+    large
+}
+
+#[cfg(test)]
+mod tests {
+    //! Regions of this machine, and captured maps.
+
+    use super::*;
+
+    fn wanted(target: &Target, bytes: usize, pages: Pages) -> Wanted<'_> {
+        Wanted { bytes, target, pages, large_page_bytes: 2 << 20, single_node: true, fillers: &[], purpose: "a test" }
+    }
+
+    fn first_node() -> NodeId {
+        *crate::Permit::of_this_process().memory_nodes.iter().next().expect("a node")
+    }
+
+    #[test]
+    fn a_region_is_where_it_was_asked_for_and_writable() {
+        for pages in [Pages::Base, Pages::Large] {
+            let target = Target::Node(first_node());
+            let mut region = Region::new(&wanted(&target, 5_000_000, pages)).expect("memory");
+            assert!(region.bytes() >= 5_000_000 && (region.base() as usize).is_multiple_of(4096));
+            if let Proof::Shown { pages, bytes_by_node } = &region.proof {
+                assert_eq!(*pages, region.bytes() as u64 / 4096);
+                assert_eq!(*bytes_by_node, [(first_node(), region.bytes() as u64)]);
+            }
+            if pages == Pages::Base {
+                assert!(region.large_share.is_none_or(|share| share == 0.0), "{:?}", region.large_share);
+            }
+            region.as_doubles().fill(1.5);
+            assert!(region.as_doubles().iter().all(|value| *value == 1.5));
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused() {
+        let target = Target::Node(NodeId(1000));
+        let asked = Wanted { single_node: false, ..wanted(&target, 4096, Pages::Base) };
+        assert!(matches!(Region::new(&asked), Err(MeasureError::Bind { .. })));
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error_and_no_crash() {
+        let target = Target::Node(first_node());
+        let error = Region::new(&wanted(&target, 1 << 60, Pages::Base)).expect_err("an exabyte").to_string();
+        assert!(error.contains("a test") && error.contains("--size"), "{error}");
+    }
+
+    #[test]
+    fn large_pages_are_counted_within_the_range_only() {
+        let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nSize: 4096 kB\nAnonHugePages:      2048 kB\nPrivate_Hugetlb:       0 kB\n\
+                     7f0000400000-7f0000800000 rw-p 00000000 00:00 0\nAnonHugePages:      4096 kB\nVmFlags: rd wr\n";
+        assert_eq!(large_bytes(smaps, 0x7f00_0000_0000, 4 << 20), Some(2 << 20));
+        assert_eq!(large_bytes(smaps, 0x7f00_0000_0000, 8 << 20), Some(6 << 20));
+        assert_eq!(large_bytes("", 0, 1), None);
+    }
+}

@@ -1,0 +1,331 @@
+//! What was measured, as plain data with units in the names: one type for text, JSON and pictures, and what a machine model is made of.
+
+use std::fmt;
+
+use numapilot_machine::{CpuId, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::disturbance::Disturbance;
+use crate::error::MeasureError;
+use crate::kernels::{Isa, Kernel};
+use crate::levels::Level;
+use crate::options::Pages;
+use crate::region::Proof;
+use crate::stats::{Better, Spread};
+
+/// Version of the JSON: rises when a field changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// Where memory is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// All of it on one node.
+    Node(NodeId),
+    /// Page by page in turn, so many of each node; all ones is plain interleaving.
+    Weighted(Vec<(NodeId, u32)>),
+}
+
+impl Target {
+    /// Evenly over these nodes.
+    #[must_use]
+    pub fn interleaved(nodes: impl IntoIterator<Item = NodeId>) -> Target {
+        Target::Weighted(nodes.into_iter().map(|node| (node, 1)).collect())
+    }
+
+    /// The node that page `index` belongs on.
+    #[must_use]
+    pub fn node_of_page(&self, index: u64) -> NodeId {
+        match self {
+            Target::Node(node) => *node,
+            Target::Weighted(weights) => {
+                let all: u64 = weights.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let mut left = index % all.max(1);
+                for (node, weight) in weights {
+                    match left.checked_sub(u64::from(*weight)) {
+                        Some(rest) => left = rest,
+                        None => return *node,
+                    }
+                }
+                weights.first().map_or(NodeId(0), |(node, _)| *node)
+            }
+        }
+    }
+
+    /// The one node.
+    #[must_use]
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Target::Node(node) => Some(*node),
+            Target::Weighted(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Node(node) => write!(f, "node {node}"),
+            Target::Weighted(weights) if weights.iter().all(|(_, weight)| *weight == 1) => f.write_str("interleaved"),
+            Target::Weighted(weights) => {
+                let words: Vec<String> = weights.iter().map(|(node, weight)| format!("{node}:{weight}")).collect();
+                write!(f, "weighted {}", words.join(","))
+            }
+        }
+    }
+}
+
+/// How a chase goes through memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Walk {
+    /// Every line of the array at random.
+    Random,
+    /// Pages at random, each finished before the next.
+    RandomInPages,
+    /// From high addresses to low ones by this many bytes, as lmbench's `lat_mem_rd`: what prefetchers hide, it does not see.
+    Strided(usize),
+}
+
+/// A number, how sure it is, and what disturbed it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The number with its spread, in the unit of the field that holds it.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// What happened meanwhile.
+    pub disturbance: Disturbance,
+}
+
+impl Figure {
+    /// Of these repetitions.
+    ///
+    /// # Errors
+    /// There is none, or one is no finite number above 0.
+    pub(crate) fn of(values: &[f64], better: Better, disturbance: Disturbance) -> Result<Figure, MeasureError> {
+        Ok(Figure { spread: Spread::of(values, better).ok_or(MeasureError::NoFigure)?, disturbance })
+    }
+
+    /// The figure that stands for all repetitions: the best confirmed one.
+    #[must_use]
+    pub fn best(&self) -> f64 {
+        self.spread.best
+    }
+}
+
+/// Latency of one pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyCell {
+    /// Node of the CPU.
+    pub from: NodeId,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Where the memory is.
+    pub target: Target,
+    /// How it was gone through.
+    pub walk: Walk,
+    /// Bytes of the array.
+    pub bytes: u64,
+    /// Nanoseconds per load.
+    pub ns: Figure,
+}
+
+/// One size of a staircase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StairPoint {
+    /// Bytes of the array.
+    pub bytes: u64,
+    /// Nanoseconds per load.
+    pub ns: Figure,
+}
+
+/// Latency against array size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Staircase {
+    /// Node of the CPU and of the memory.
+    pub from: NodeId,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Where the memory is.
+    pub target: Target,
+    /// How it was gone through.
+    pub walk: Walk,
+    /// By ascending size.
+    pub points: Vec<StairPoint>,
+    /// Steps found in them.
+    pub levels: Vec<Level>,
+}
+
+/// Bandwidth of one pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BandwidthCell {
+    /// Node of the CPUs.
+    pub from: NodeId,
+    /// How many CPUs of it worked.
+    pub cpus: usize,
+    /// Where the memory is.
+    pub target: Target,
+    /// What they did.
+    pub kernel: Kernel,
+    /// Bytes of all arrays that the kernel uses, all CPUs together.
+    pub bytes: u64,
+    /// Bytes per second as STREAM counts: what the program reads and writes.
+    pub bytes_per_s: Figure,
+    /// What passes the controllers, if caches read lines before they write them: calculated from the above.
+    pub traffic_bytes_per_s: f64,
+}
+
+/// One level of load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// What was asked of each neighbour, as a share of what it does without a pause; 0: none ran.
+    pub asked_share: f64,
+    /// Bytes per second that all neighbours and the chase moved.
+    pub bytes_per_s: f64,
+    /// Nanoseconds per load of the chase.
+    pub ns: Figure,
+}
+
+/// Latency under load of one pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Node of the CPUs.
+    pub from: NodeId,
+    /// CPU of the chase.
+    pub cpu: CpuId,
+    /// CPUs beside it.
+    pub neighbours: usize,
+    /// What they did.
+    pub kernel: Kernel,
+    /// Where the memory of both is.
+    pub target: Target,
+    /// By ascending load.
+    pub points: Vec<CurvePoint>,
+}
+
+/// How two CPUs are related.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Hardware threads of one core.
+    SameCore,
+    /// Cores that share the last-level cache.
+    SameCache,
+    /// Cores of one node.
+    SameNode,
+    /// Nodes of one package.
+    SamePackage,
+    /// Everything farther.
+    Apart,
+}
+
+impl Relation {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Relation::SameCore => "threads of one core",
+            Relation::SameCache => "cores of one last-level cache",
+            Relation::SameNode => "cores of one node",
+            Relation::SamePackage => "nodes of one package",
+            Relation::Apart => "packages apart",
+        }
+    }
+}
+
+/// Hand-off of one cache line between two CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// One CPU.
+    pub a: CpuId,
+    /// The other.
+    pub b: CpuId,
+    /// How they are related.
+    pub relation: Relation,
+    /// Nanoseconds one way: half of a round trip.
+    pub ns: Figure,
+}
+
+/// What was measured on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Processor's name.
+    pub cpu_model: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Core clock while measuring, by a loop of known cycles, MHz.
+    pub clock_mhz: f64,
+    /// The instruction set of the kernels.
+    pub isa: Option<Isa>,
+    /// Bytes of the greatest sum of last-level caches of a node.
+    pub cache_bytes: u64,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// `numapilot-measure`.
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The machine.
+    pub host: Host,
+    /// Pages asked for.
+    pub pages: Pages,
+    /// Share of the measured memory in large pages, where the kernel tells.
+    pub large_share: Option<f64>,
+    /// Latencies.
+    pub latency: Vec<LatencyCell>,
+    /// Staircases.
+    pub caches: Vec<Staircase>,
+    /// Bandwidths.
+    pub bandwidth: Vec<BandwidthCell>,
+    /// Latencies under load.
+    pub loaded: Vec<Curve>,
+    /// Hand-offs.
+    pub handoff: Vec<Handoff>,
+    /// How memory was shown to be where it was asked for, target by target.
+    pub placements: Vec<(Target, Proof)>,
+    /// What was not measured, and why.
+    pub left_out: Vec<String>,
+    /// What limits the figures, in whole sentences.
+    pub notes: Vec<String>,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+impl Results {
+    /// The best random-chase latency of a pair, nanoseconds.
+    #[must_use]
+    pub fn idle_latency(&self, from: NodeId, to: NodeId) -> Option<&LatencyCell> {
+        self.latency
+            .iter()
+            .find(|cell| cell.from == from && cell.target.node() == Some(to) && !matches!(cell.walk, Walk::Strided(_)))
+    }
+
+    /// The bandwidth of a pair with all CPUs that were asked to work together; `None` where it was not measured.
+    #[must_use]
+    pub fn bandwidth_of(&self, from: NodeId, to: NodeId, kernel: Kernel) -> Option<&BandwidthCell> {
+        let cells = self.bandwidth.iter();
+        cells
+            .filter(|cell| cell.from == from && cell.target.node() == Some(to) && cell.kernel == kernel)
+            .max_by_key(|cell| cell.cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Pages of weighted targets.
+
+    use super::*;
+
+    #[test]
+    fn pages_go_round_by_their_weights() {
+        let target = Target::Weighted(vec![(NodeId(0), 3), (NodeId(2), 1)]);
+        let nodes: Vec<u16> = (0..8).map(|page| target.node_of_page(page).0).collect();
+        assert_eq!(nodes, [0, 0, 0, 2, 0, 0, 0, 2]);
+        assert_eq!(target.to_string(), "weighted 0:3,2:1");
+        assert_eq!(Target::interleaved([NodeId(0), NodeId(1)]).to_string(), "interleaved");
+        assert_eq!(Target::Node(NodeId(7)).node_of_page(5), NodeId(7));
+    }
+}

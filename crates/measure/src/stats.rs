@@ -1,0 +1,167 @@
+//! Repetitions to one figure. Whatever else a machine does only ever makes a measurement slower, so the best repetition is nearest to what the machine
+//! can, if another one confirms it: one alone may be a slip of the clock. Median and spread stand beside it and are never hidden.
+
+use serde::{Deserialize, Serialize};
+
+/// Two repetitions this near confirm one another.
+const CONFIRMS: f64 = 0.02;
+/// Turns a median absolute deviation into the standard deviation of a normal distribution.
+pub const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// Which end of a list is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times.
+    Low,
+    /// Rates.
+    High,
+}
+
+/// What repetitions of one measurement say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The best that another repetition confirms within 2 %; the median where none does.
+    pub best: f64,
+    /// Whether one did.
+    pub confirmed: bool,
+    /// The middle one.
+    pub median: f64,
+    /// Median absolute deviation from the median.
+    pub mad: f64,
+    /// 95 % interval of the median, by order statistics (lowest and highest where there are few).
+    pub low: f64,
+    /// Its other end.
+    pub high: f64,
+    /// How many.
+    pub repetitions: usize,
+}
+
+impl Spread {
+    /// Of these repetitions; `None` where there is none, or one is no finite number above 0.
+    #[must_use]
+    pub fn of(values: &[f64], better: Better) -> Option<Spread> {
+        if values.is_empty() || values.iter().any(|value| !(value.is_finite() && *value > 0.0)) {
+            return None;
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = median(&sorted);
+        let mut deviations: Vec<f64> = sorted.iter().map(|value| (value - middle).abs()).collect();
+        deviations.sort_by(f64::total_cmp);
+        let (low, high) = median_interval(&sorted);
+        let confirmed = confirmed_best(&sorted, better);
+        Some(Spread {
+            best: confirmed.unwrap_or(middle),
+            confirmed: confirmed.is_some(),
+            median: middle,
+            mad: median(&deviations),
+            low,
+            high,
+            repetitions: sorted.len(),
+        })
+    }
+
+    /// The spread as a share of the median: 1.4826 MAD, a robust standard deviation.
+    #[must_use]
+    pub fn relative(&self) -> f64 {
+        MAD_TO_SIGMA * self.mad / self.median
+    }
+
+    /// The same of something in proportion to this: bandwidths from times and the like.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Spread {
+        Spread {
+            best: self.best * factor,
+            median: self.median * factor,
+            mad: self.mad * factor,
+            low: self.low * factor,
+            high: self.high * factor,
+            ..*self
+        }
+    }
+}
+
+/// The middle of ascending values.
+pub fn median(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
+}
+
+/// The best of ascending values that has another one within 2 % on its worse side.
+fn confirmed_best(sorted: &[f64], better: Better) -> Option<f64> {
+    let is_near = |a: f64, b: f64| (a - b).abs() <= CONFIRMS * a;
+    match better {
+        Better::Low => sorted.windows(2).find(|pair| is_near(pair[0], pair[1])).map(|pair| pair[0]),
+        Better::High => sorted.windows(2).rev().find(|pair| is_near(pair[1], pair[0])).map(|pair| pair[1]),
+    }
+}
+
+/// The order statistics that enclose the median of the distribution with 95 % probability (binomial with one half, normal approximation).
+fn median_interval(sorted: &[f64]) -> (f64, f64) {
+    let count = sorted.len();
+    let reach = 0.98 * (count as f64).sqrt();
+    let low = ((count as f64) / 2.0 - reach).floor().max(0.0) as usize;
+    let high = (((count as f64) / 2.0 + reach).ceil() as usize).min(count - 1);
+    (sorted[low.min(count - 1)], sorted[high])
+}
+
+#[cfg(test)]
+mod tests {
+    //! Figures from noisy repetitions.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_lone_best_is_not_believed() {
+        let spread = Spread::of(&[10.0, 100.0, 101.0, 130.0, 200.0], Better::Low).expect("values");
+        assert_eq!((spread.best, spread.confirmed, spread.median), (100.0, true, 101.0));
+        let spread = Spread::of(&[50.0, 49.5, 30.0, 90.0], Better::High).expect("values");
+        assert_eq!((spread.best, spread.confirmed), (50.0, true));
+    }
+
+    #[test]
+    fn without_agreement_it_is_the_median_and_says_so() {
+        let spread = Spread::of(&[10.0, 20.0, 40.0], Better::Low).expect("values");
+        assert_eq!((spread.best, spread.confirmed), (20.0, false));
+        let one = Spread::of(&[7.0], Better::Low).expect("one");
+        assert_eq!((one.best, one.confirmed, one.mad, one.low, one.high), (7.0, false, 0.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn nonsense_is_no_figure() {
+        for values in [vec![], vec![f64::NAN], vec![1.0, 0.0], vec![-1.0], vec![f64::INFINITY]] {
+            assert_eq!(Spread::of(&values, Better::Low), None, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn the_intervals_cover_what_they_promise() {
+        // 2,000 draws of 25 uniform numbers: the true median is 0.5.
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64 + 1e-9
+        };
+        let inside = (0..2000).filter(|_| {
+            let draws: Vec<f64> = (0..25).map(|_| next()).collect();
+            let spread = Spread::of(&draws, Better::Low).expect("draws");
+            spread.low <= 0.5 && 0.5 <= spread.high
+        });
+        let share = inside.count() as f64 / 2000.0;
+        assert!((0.94..=0.995).contains(&share), "covered {share}");
+    }
+
+    proptest! {
+        #[test]
+        fn slow_outliers_never_change_the_best(base in 1.0_f64..1e6, noise in prop::collection::vec(1.05_f64..100.0, 0..30)) {
+            let mut values = vec![base, base * 1.01];
+            values.extend(noise.iter().map(|factor| base * factor));
+            let spread = Spread::of(&values, Better::Low).expect("values");
+            prop_assert_eq!(spread.best, base);
+            prop_assert!(spread.low <= spread.median && spread.median <= spread.high);
+            prop_assert!(spread.best <= spread.median);
+        }
+    }
+}
