@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod measure;
 mod run;
 mod service;
 mod watch;
@@ -21,6 +22,12 @@ use numapilot_report::pictures::View;
 
 pub use check::CheckArgs;
 pub use compare::CompareArgs;
+pub use measure::MeasureArgs;
+pub use measure::MeasureIsa;
+pub use measure::MeasureOrder;
+pub use measure::MeasurePages;
+pub use measure::MeasurePart;
+pub use measure::MeasurePicture;
 pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
@@ -54,6 +61,8 @@ Examples:
 pub enum Command {
     /// Draw a machine: nodes, CPUs, caches, memory, distances and links
     Topo(TopoArgs),
+    /// Measure this machine: latency, caches, bandwidth, latency under load, hand-off; and make a model of it
+    Measure(Box<MeasureArgs>),
     /// Say which engines work here, and for each that does not why, and what to do about it
     Doctor(DoctorArgs),
     /// Record a program: its memory accesses, objects, threads and page homes

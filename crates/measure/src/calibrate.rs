@@ -86,14 +86,16 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             remedy: "measure it too (--only must name latency and bandwidth)".to_owned(),
         })?;
         let source = "the highest rate that was measured: what the memory can do may be more".to_owned();
-        calibration.controllers.insert(to, Limit { bytes_per_s: limit, estimate: true, source });
+        let bytes_per_s = limit.max(least_controller(&calibration, to));
+        calibration.controllers.insert(to, Limit { bytes_per_s, estimate: true, source });
     }
     for &from in &computes {
         for &to in memories.iter().filter(|to| **to != from) {
             let measured = rate(results, from, to).unwrap_or(calibration.controllers[&to].bytes_per_s);
             let source =
                 "the rate that was measured between these nodes, with headers: the link may carry more".to_owned();
-            let limit = Limit { bytes_per_s: measured * WITH_HEADER, estimate: true, source };
+            let bytes_per_s = (measured * WITH_HEADER).max(least_link(&calibration, from, to));
+            let limit = Limit { bytes_per_s, estimate: true, source };
             calibration.links.insert((to, from), limit.clone());
             // The way of requests and of written lines; where it answers somebody itself, that decides.
             let source = "taken as wide as the way back".to_owned();
@@ -150,6 +152,18 @@ fn highest(results: &Results, to: NodeId) -> Option<f64> {
     cells.map(|cell| cell.bytes_per_s.best()).chain(points).max_by(f64::total_cmp)
 }
 
+/// One access may keep the memory busy for half of its idle latency at most: the other half is the way there. Only emulated machines come near that.
+fn least_controller(calibration: &Calibration, to: NodeId) -> f64 {
+    let latencies = calibration.latency_ns.iter().filter(|((_, home), _)| *home == to);
+    latencies.map(|(_, (ns, _))| 2.0 * LINE_BYTES * 1e9 / ns).fold(0.0, f64::max)
+}
+
+/// The same of a link, with the request that goes before the line.
+fn least_link(calibration: &Calibration, from: NodeId, to: NodeId) -> f64 {
+    let ns = calibration.latency_ns.get(&(from, to)).map_or(f64::INFINITY, |(ns, _)| *ns);
+    2.0 * (LINE_BYTES + 16.0) * 1e9 / ns
+}
+
 /// The highest rate of reads of one pair.
 fn rate(results: &Results, from: NodeId, to: NodeId) -> Option<f64> {
     Some(results.bandwidth_of(from, to, Kernel::Read)?.bytes_per_s.best())
@@ -195,7 +209,7 @@ fn fit_controller(
             calibration.links.insert((from, to), limit);
         }
     };
-    let least = highest(results, to).unwrap_or(0.0);
+    let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to));
     search(machine, results, curve, calibration, least, &at)
 }
 
@@ -213,7 +227,7 @@ fn fit_link(
         calibration.links.insert((to, from), Limit { bytes_per_s, estimate: !filled, source });
     };
     let points = curve.points.iter().map(|point| point.bytes_per_s);
-    let least = points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER;
+    let least = (points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER).max(least_link(calibration, from, to));
     search(machine, results, curve, calibration, least, &at)
 }
 

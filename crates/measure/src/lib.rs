@@ -27,6 +27,7 @@ mod run;
 mod stats;
 
 pub use calibrate::Calibration;
+pub use calibrate::Limit;
 pub use calibrate::PairFit;
 pub use calibrate::calibrate;
 pub use disturbance::Disturbance;

@@ -10,6 +10,7 @@ mod fixture;
 pub mod heading;
 pub mod html;
 pub mod json;
+pub mod measure;
 mod pen;
 pub mod pictures;
 mod plain_page;

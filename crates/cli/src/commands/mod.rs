@@ -9,6 +9,7 @@ mod explain;
 mod exports;
 mod import;
 mod maps;
+mod measure;
 mod numactl;
 mod objects;
 mod plan;
@@ -36,6 +37,7 @@ use crate::args::Command;
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Measure(arguments) => measure::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -3,13 +3,13 @@
 //! Every picture has a title that says what is seen, a line with the finding, and a last line that says where the figures come from. Colours
 //! keep their order of lightness in grey, and can be told apart with every kind of colour vision.
 
-mod axis;
+pub(crate) mod axis;
 mod flame;
 mod imbalance;
 mod matrix;
 mod objects;
 mod pages;
-mod palette;
+pub(crate) mod palette;
 mod sheet;
 #[cfg(test)]
 mod tests;

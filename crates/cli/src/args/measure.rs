@@ -1,0 +1,191 @@
+//! `numapilot measure`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::LookArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot measure                                     about 10 seconds: what this machine can do
+  numapilot measure --full --html machine.html          everything, with pictures
+  numapilot measure --model mine.toml --pages large     a machine model that every other command takes
+  numapilot simulate app.numatrace --machine mine.toml  ... such as this one
+  numapilot measure --only latency --cpu-nodes 0 --nodes 2,3 --stride 256
+  numapilot measure --only loaded --load 2:1 --svg loaded.svg --picture loaded
+  numapilot measure --full --dry-run                    what would be measured, and about how long it takes
+
+It needs no rights. Memory is bound to its node and shown to be there before it is timed. Other work on the machine disturbs it:
+what was seen of that (stolen time, preemption, a changing clock) is told with the figures. docs/measure.md says what each means.")]
+pub struct MeasureArgs {
+    /// Within about 10 seconds, leaving out what fits least (the default)
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Every pair, kernel and size
+    #[arg(long)]
+    pub full: bool,
+    /// Time to stay within, such as 30s or 5m
+    #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
+    pub budget: Option<Duration>,
+    /// Measure only these parts
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,...")]
+    pub only: Vec<MeasurePart>,
+    /// Nodes whose memory is measured, such as 0,2-3
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+    /// Nodes whose CPUs measure
+    #[arg(long, value_name = "LIST")]
+    pub cpu_nodes: Option<String>,
+    /// CPUs that may be used
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+    /// Memory for chases, and for each array of the kernels, such as 512MiB [default: four times the last-level caches]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<usize>,
+    /// Pages: as most programs have them, transparent large ones, or reserved huge ones
+    #[arg(long, value_enum, default_value_t = MeasurePages::Base)]
+    pub pages: MeasurePages,
+    /// Random chases: every line at random, or page by page (few page walks, but more for prefetchers to guess)
+    #[arg(long, value_enum, default_value_t = MeasureOrder::Random)]
+    pub order: MeasureOrder,
+    /// Stride of the strided chase, bytes: a multiple of 8
+    #[arg(long, value_name = "BYTES", value_parser = stride, default_value = "128")]
+    pub stride: usize,
+    /// Instruction set of the kernels [default: the widest that works here]
+    #[arg(long, value_enum)]
+    pub isa: Option<MeasureIsa>,
+    /// What neighbours do while latency under load is measured
+    #[arg(long, value_name = "KERNEL", default_value = "read",
+          value_parser = ["copy", "scale", "add", "triad", "copy-nt", "scale-nt", "add-nt", "triad-nt", "read", "write", "write-nt", "1:1", "2:1", "3:1"])]
+    pub load: String,
+    /// Measure a weighted allocation too: NODE:WEIGHT,..., such as 0:3,1:1
+    #[arg(long, value_name = "WEIGHTS")]
+    pub weights: Option<String>,
+    /// Write a machine model, fitted to the figures, to this file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Name of that model
+    #[arg(long, value_name = "NAME", default_value = "measured", requires = "model")]
+    pub name: String,
+    /// Write one page with pictures and tables
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write one picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Which picture
+    #[arg(long, value_enum, default_value_t = MeasurePicture::Latency, requires = "svg")]
+    pub picture: MeasurePicture,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what would be measured, and do not
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Seed of the random chases
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasurePart {
+    /// Latency of every pair: random and strided chase
+    Latency,
+    /// Latency against array size
+    Caches,
+    /// Bandwidth of every pair
+    Bandwidth,
+    /// Latency under load of every pair
+    Loaded,
+    /// Hand-off of a cache line between CPUs
+    Handoff,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasurePages {
+    /// The smallest
+    Base,
+    /// Transparent large pages, as far as the kernel gives them
+    Large,
+    /// Reserved huge pages (vm.nr_hugepages)
+    Huge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasureOrder {
+    /// Every line at random
+    Random,
+    /// Pages at random, each finished before the next
+    Page,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasureIsa {
+    /// The target's baseline
+    Portable,
+    /// x86-64, 32 bytes
+    Avx2,
+    /// x86-64, 64 bytes
+    Avx512,
+    /// 64-bit Arm, 16 bytes
+    Neon,
+    /// 64-bit Arm, the processor's length
+    Sve,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasurePicture {
+    /// Latency against array size
+    Staircase,
+    /// Latency of every pair
+    Latency,
+    /// Bandwidth of every pair
+    Bandwidth,
+    /// Latency under load
+    Loaded,
+    /// Hand-off between CPUs
+    Handoff,
+}
+
+/// `512MiB`, `1G`: bytes, with binary units.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        other => return Err(format!("`{other}` is no unit of size; use KiB, MiB or GiB")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("`{digits}` is no whole number"))?;
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| (1 << 16..=1 << 42).contains(bytes));
+    bytes.ok_or_else(|| "give 64 KiB to 4 TiB".to_owned())
+}
+
+fn stride(text: &str) -> Result<usize, String> {
+    let bytes = text.parse::<usize>().ok().filter(|bytes| bytes.is_multiple_of(8) && (8..=1 << 20).contains(bytes));
+    bytes.ok_or_else(|| "give a multiple of 8 from 8 to 1048576".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(size("512MiB"), Ok(512 << 20));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        for wrong in ["", "1", "5TB", "-1M", "99999999G", "MiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        assert!(stride("12").is_err() && stride("0").is_err() && stride("256") == Ok(256));
+    }
+}

@@ -1,0 +1,144 @@
+//! `numapilot measure` on real kernels with several memory nodes: every matrix has the right rows and columns, memory is where it was asked for (by the
+//! kernel's word, and by an exact count of accesses), and the model that comes of it runs in `simulate`. Times mean nothing in the lab.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::thread;
+
+use common::*;
+use numapilot_lab::{Lab, Outcome, Topology, TruthOptions};
+use serde_json::Value;
+
+/// Arrays of the lab: times do not count there, pages do.
+const SMALL: [&str; 4] = ["--size", "256KiB", "--for", "1s"];
+
+fn measure(topology: &Topology, arguments: &[&str]) -> (Value, Outcome) {
+    let mut command = Command::new(BINARY);
+    command.args(["measure", "--json", "--quiet"]).args(SMALL).args(arguments);
+    let outcome = Lab::new(topology.clone()).run(&command).expect("a guest").expect_success();
+    eprintln!("measure {arguments:?}: {}, {:.1} s", outcome.how, outcome.run.as_secs_f64());
+    let value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|e| panic!("{e} in {}", outcome.stdout));
+    (value, outcome)
+}
+
+/// (CPU node, memory node) of the cells of a table that lie on one node.
+fn pairs(cells: &Value) -> BTreeSet<(u64, u64)> {
+    let pair = |cell: &Value| Some((cell["from"].as_u64()?, cell["target"]["node"].as_u64()?));
+    cells.as_array().expect("cells").iter().filter_map(pair).collect()
+}
+
+fn cross(from: u64, to: u64) -> BTreeSet<(u64, u64)> {
+    (0..from).flat_map(|from| (0..to).map(move |to| (from, to))).collect()
+}
+
+/// Everything that was timed was on its node, by the kernel's word on every page.
+fn check_placements(results: &Value) {
+    let placements = results["placements"].as_array().expect("placements");
+    assert!(!placements.is_empty());
+    for placement in placements {
+        let shown = &placement[1]["shown"];
+        let by_node = shown["bytes_by_node"].as_array().unwrap_or_else(|| panic!("not shown: {placement}"));
+        let bytes: u64 = by_node.iter().map(|entry| entry[1].as_u64().expect("bytes")).sum();
+        assert_eq!(bytes, shown["pages"].as_u64().expect("pages") * 4096);
+        match placement[0]["node"].as_u64() {
+            Some(node) => assert!(by_node.len() == 1 && by_node[0][0] == node, "{placement}"),
+            None => {
+                let weights = placement[0]["weighted"].as_array().expect("weights");
+                let all: u64 = weights.iter().map(|weight| weight[1].as_u64().expect("a weight")).sum();
+                for weight in weights {
+                    let found = by_node.iter().find(|entry| entry[0] == weight[0]).map_or(0, |entry| entry[1].as_u64().expect("bytes"));
+                    let due = bytes * weight[1].as_u64().expect("a weight") / all;
+                    assert!(found.abs_diff(due) <= 8 * 4096, "{found} of {due} bytes: {placement}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_matrix_has_the_machines_shape() {
+    if !numapilot_lab::wanted("numapilot measure on machines with several nodes") {
+        return;
+    }
+    let lopsided = Topology::with_distances(vec![vec![10, 21], vec![31, 10]]);
+    let machines = [
+        (lopsided, 2, 2, vec!["--weights", "0:3,1:1"]),
+        (Topology::symmetric(4), 4, 4, vec![]),
+        (Topology::symmetric(2).memory_only_node(), 2, 3, vec![]),
+        (Topology::opteron(8), 8, 8, vec!["--only", "latency"]),
+    ];
+    let guests = machines.map(|(topology, computes, memories, arguments)| {
+        thread::spawn(move || {
+            let (results, _) = measure(&topology, &arguments);
+            assert_eq!(pairs(&results["latency"]), cross(computes, memories), "{arguments:?}");
+            check_placements(&results);
+            let spread = results["latency"].as_array().expect("cells").iter().filter(|cell| cell["target"]["weighted"].is_array());
+            let only_latency = arguments.contains(&"latency");
+            if !only_latency {
+                assert_eq!(pairs(&results["bandwidth"]), cross(computes, memories), "{arguments:?}");
+                let homes: BTreeSet<_> = (0..computes).map(|node| (node, node)).collect();
+                assert!(pairs(&results["caches"]).is_subset(&homes), "{}", results["caches"]);
+            }
+            if only_latency {
+                assert!(spread.count() >= computes as usize, "{}", results["left_out"]);
+            }
+            let positive = |cell: &Value, field: &str| cell[field]["best"].as_f64().is_some_and(|best| best > 0.0);
+            assert!(results["latency"].as_array().expect("cells").iter().all(|cell| positive(cell, "ns")));
+            assert!(results["bandwidth"].as_array().expect("cells").iter().all(|cell| positive(cell, "bytes_per_s")));
+        })
+    });
+    for guest in guests {
+        if let Err(panic) = guest.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn a_chase_from_a_node_to_anothers_memory_goes_there() {
+    if !numapilot_lab::wanted("numapilot measure, counted access by access") {
+        return;
+    }
+    let topology = Topology::symmetric(4);
+    let mut command = Command::new(BINARY);
+    command.args(["measure", "--json", "--quiet", "--only", "latency", "--cpu-nodes", "1", "--nodes", "2"]).args(SMALL);
+    let lab = Lab::new(topology.clone()).truth(TruthOptions::default());
+    let mut outcome = lab.run(&command).expect("a guest").expect_success();
+    let truth = outcome.truth.take().expect("asked for");
+    let (cpu, _) = topology.cpus_of(1).expect("CPUs");
+    let counts = &truth.regions[0].cpus[cpu as usize];
+    let there = counts.nodes[2].loads;
+    eprintln!("{}: CPU {cpu} made {there} loads from node 2 among {} accesses", outcome.how, counts.accesses);
+    assert!(there > 100_000 && there * 2 > counts.accesses, "{there} of {}", counts.accesses);
+    for (other, counts) in truth.regions[0].cpus.iter().enumerate().filter(|(other, _)| *other != cpu as usize) {
+        assert!(counts.nodes[2].loads < there / 10, "CPU {other}: {} loads from node 2", counts.nodes[2].loads);
+    }
+}
+
+#[test]
+fn the_model_runs_in_simulate() {
+    if !numapilot_lab::wanted("numapilot measure --model, then simulate") {
+        return;
+    }
+    let model = format!("{}/measured.toml", numapilot_lab::FILES_IN_GUEST);
+    let (results, outcome) = measure(&Topology::symmetric(2), &["--model", &model, "--name", "lab-two"]);
+    assert!(results["calibration"]["controllers"].as_array().is_some_and(|list| list.len() == 2), "{results}");
+    let file = outcome.files().join("measured.toml").display().to_string();
+    let topo: Value = serde_json::from_str(&run(&["topo", "--machine", &file, "--json"]).succeeded().stdout).expect("JSON");
+    assert_eq!((&topo["name"], topo["nodes"].as_array().map(Vec::len)), (&"lab-two".into(), Some(2)));
+    for (from, to) in cross(2, 2) {
+        let cell = results["latency"].as_array().expect("cells").iter().find(|cell| {
+            (cell["from"].as_u64(), cell["target"]["node"].as_u64()) == (Some(from), Some(to)) && cell["walk"] == "random"
+        });
+        let measured = cell.and_then(|cell| cell["ns"]["best"].as_f64()).expect("a latency");
+        let told = topo["idle_latency_ns"][from as usize][to as usize].as_f64().expect("a latency");
+        assert!((told / measured - 1.0).abs() < 1e-3, "node {from} to {to}: {told} for {measured}");
+    }
+    let program = root().join("workloads/synthetic/hot-controller.toml").display().to_string();
+    let simulated = run(&["simulate", &program, "--machine", &file, "--policy", "first-touch,interleave", "--json", "--quiet"]);
+    let simulated: Value = serde_json::from_str(&simulated.succeeded().stdout).expect("JSON");
+    assert_eq!(simulated["runs"].as_array().map(Vec::len), Some(2));
+    assert!(simulated["runs"][0]["run_time_ns"].as_f64().is_some_and(|time| time > 0.0), "{simulated}");
+}

@@ -1,0 +1,90 @@
+//! Measurements as one page that opens from disk.
+
+use std::fmt::Write;
+
+use numapilot_measure::{Calibration, Results};
+
+use super::{Picture, gb_per_s, origin, remarks, spread_words, svg};
+use crate::pen::escape;
+use crate::plain_page;
+
+/// Writes the page.
+#[must_use]
+pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
+    let mut out = String::new();
+    for picture in Picture::ALL {
+        if let Some(svg) = svg(picture, results) {
+            let _ = write!(out, "<h2>{}</h2>\n<figure>{svg}</figure>\n", escape(picture.title()));
+        }
+    }
+    bandwidths(&mut out, results);
+    if let Some(calibration) = calibration {
+        fit(&mut out, calibration);
+    }
+    plain_page::notes(&mut out, &remarks(results));
+    plain_page::page("What this machine can do", &format!("{}.", origin(results)), &out)
+}
+
+fn table(out: &mut String, title: &str, heads: &[&str]) {
+    let _ = write!(out, "<h2>{}</h2>\n<div class=\"scroll\"><table><thead><tr>", escape(title));
+    for head in heads {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+}
+
+fn row(out: &mut String, first: &str, rest: &[String]) {
+    let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(first));
+    for cell in rest {
+        let _ = write!(out, "<td>{}</td>", escape(cell));
+    }
+    out.push_str("</tr>\n");
+}
+
+fn bandwidths(out: &mut String, results: &Results) {
+    if results.bandwidth.is_empty() {
+        return;
+    }
+    table(
+        out,
+        "Bandwidth by kernel",
+        &["CPUs of", "CPUs", "Memory on", "Kernel", "GB/s as STREAM counts", "Spread", "GB/s on the bus (calculated)"],
+    );
+    for cell in &results.bandwidth {
+        let rest = [
+            cell.cpus.to_string(),
+            cell.target.to_string(),
+            cell.kernel.word().to_owned(),
+            gb_per_s(cell.bytes_per_s.best()),
+            spread_words(&cell.bytes_per_s),
+            gb_per_s(cell.traffic_bytes_per_s),
+        ];
+        row(out, &format!("node {}", cell.from), &rest);
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn fit(out: &mut String, calibration: &Calibration) {
+    table(out, "The traffic model, fitted", &["What", "GB/s", "How"]);
+    let words = |limit: &numapilot_measure::Limit| {
+        let how = if limit.estimate { format!("estimate: {}", limit.source) } else { limit.source.clone() };
+        [gb_per_s(limit.bytes_per_s), how]
+    };
+    for (node, limit) in &calibration.controllers {
+        row(out, &format!("memory of node {node}"), &words(limit));
+    }
+    for ((from, to), limit) in &calibration.links {
+        row(out, &format!("link {from} to {to}"), &words(limit));
+    }
+    out.push_str("</tbody></table></div>\n");
+    for fit in &calibration.fits {
+        let _ = writeln!(
+            out,
+            "<p>Latency under load from node {} to node {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.</p>",
+            fit.from,
+            fit.to,
+            fit.error * 100.0,
+            fit.worst * 100.0
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Measurements as tables.
+
+use std::fmt::Write;
+
+use numapilot_measure::{Calibration, Kernel, Proof, Results, Target, Walk};
+
+use super::{columns, gb_per_s, ns, origin, remarks, rows, spread_words, walk_words};
+use crate::text::style::wrap;
+use crate::text::{Align, Look, Table};
+use crate::units;
+
+/// Renders everything for a terminal; with what the traffic model made of it, if that was asked for.
+#[must_use]
+pub fn render(results: &Results, calibration: Option<&Calibration>, look: Look) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", look.strong("Measured"));
+    paragraph(&mut out, &origin(results), look);
+    if let Some(words) = placement(results) {
+        paragraph(&mut out, &words, look);
+    }
+    latency(&mut out, results, look);
+    caches(&mut out, results, look);
+    bandwidth(&mut out, results, look);
+    loaded(&mut out, results, look);
+    handoff(&mut out, results, look);
+    if let Some(calibration) = calibration {
+        fitted(&mut out, calibration, look);
+    }
+    out.push('\n');
+    for note in remarks(results) {
+        for (index, line) in wrap(&note, look.width.saturating_sub(2)).iter().enumerate() {
+            let _ = writeln!(out, "{} {}", if index == 0 { "!" } else { " " }, look.warning(line));
+        }
+    }
+    out
+}
+
+fn paragraph(out: &mut String, words: &str, look: Look) {
+    for line in wrap(words, look.width) {
+        let _ = writeln!(out, "{}", look.faint(&line));
+    }
+}
+
+fn heading(out: &mut String, title: &str, look: Look) {
+    let _ = writeln!(out, "\n{}", look.strong(title));
+}
+
+/// How it is known that memory was where it was asked for.
+fn placement(results: &Results) -> Option<String> {
+    let shown = results.placements.iter().filter_map(|(_, proof)| match proof {
+        Proof::Shown { pages, .. } => Some(*pages),
+        Proof::OnlyNode => None,
+    });
+    let pages: u64 = shown.sum();
+    if pages > 0 {
+        return Some(format!(
+            "All {} pages were bound, and shown by the kernel to be on their node, before they were timed.",
+            units::count(pages as f64)
+        ));
+    }
+    let words = "There is one node with memory, and the kernel does not say where pages are (move_pages): placement is not shown.";
+    (!results.placements.is_empty()).then(|| words.to_owned())
+}
+
+fn latency(out: &mut String, results: &Results, look: Look) {
+    let mut walks: Vec<Walk> = results.latency.iter().map(|cell| cell.walk).collect();
+    walks.sort();
+    walks.dedup();
+    for walk in walks {
+        let cells: Vec<_> = results.latency.iter().filter(|cell| cell.walk == walk).collect();
+        let bytes = cells.iter().map(|cell| cell.bytes).max().unwrap_or(0);
+        heading(out, &format!("Idle latency, ns per load: {} through {}", walk_words(walk), units::bytes(bytes)), look);
+        let targets = columns(cells.iter().map(|cell| &cell.target));
+        let mut table = Table::new().flexible("CPUs of \\ memory on", 8);
+        for target in &targets {
+            table = table.column(&target.to_string(), Align::Right).column("", Align::Left);
+        }
+        for from in rows(cells.iter().map(|cell| cell.from)) {
+            let mut row = vec![format!("node {from}")];
+            for target in &targets {
+                let cell = cells.iter().find(|cell| cell.from == from && cell.target == *target);
+                row.push(cell.map_or_else(|| "-".to_owned(), |cell| ns(cell.ns.best())));
+                row.push(cell.map_or_else(String::new, |cell| spread_words(&cell.ns)));
+            }
+            table.row(row);
+        }
+        out.push_str(&table.render(look, 0));
+    }
+}
+
+fn caches(out: &mut String, results: &Results, look: Look) {
+    for stairs in &results.caches {
+        heading(
+            out,
+            &format!("Cache steps of CPU {} by {}, memory on {}", stairs.cpu, walk_words(stairs.walk), stairs.target),
+            look,
+        );
+        let mut table = Table::new()
+            .column("LEVEL", Align::Right)
+            .column("NS PER LOAD", Align::Right)
+            .column("UP TO ABOUT", Align::Right);
+        for (index, level) in stairs.levels.iter().enumerate() {
+            let end = level.bytes.map_or_else(|| "(the last)".to_owned(), |bytes| units::bytes(bytes as u64));
+            table.row([(index + 1).to_string(), ns(level.ns), end]);
+        }
+        out.push_str(&table.render(look, 0));
+        let Some((first, last)) = stairs.points.first().zip(stairs.points.last()) else { continue };
+        let words = format!(
+            "{} sizes from {} to {}, {} to {} ns; --json and --html have each.",
+            stairs.points.len(),
+            units::bytes(first.bytes),
+            units::bytes(last.bytes),
+            ns(first.ns.best()),
+            ns(last.ns.best())
+        );
+        let _ = writeln!(out, "{}", look.faint(&words));
+    }
+}
+
+fn bandwidth(out: &mut String, results: &Results, look: Look) {
+    if results.bandwidth.is_empty() {
+        return;
+    }
+    heading(out, "Bandwidth, GB/s (10^9 bytes) as STREAM counts; NT: stores that pass the caches by", look);
+    let mut table = Table::new()
+        .flexible("CPUs of", 7)
+        .column("CPUS", Align::Right)
+        .flexible("memory on", 8)
+        .column("KERNEL", Align::Left)
+        .column("GB/S", Align::Right)
+        .column("", Align::Left)
+        .column("NT", Align::Right)
+        .column("", Align::Left)
+        .column("ON THE BUS", Align::Right);
+    let mut groups: Vec<_> = results.bandwidth.iter().map(|cell| (cell.from, cell.target.clone(), cell.cpus)).collect();
+    groups.dedup();
+    for (from, target, cpus) in groups {
+        let of = |kernel: Kernel| {
+            let same = |cell: &&numapilot_measure::BandwidthCell| {
+                cell.from == from && cell.target == target && cell.cpus == cpus && cell.kernel == kernel
+            };
+            results.bandwidth.iter().find(same)
+        };
+        for (kernel, past) in kernel_rows() {
+            let (cell, past) = (of(kernel), past.and_then(of));
+            if cell.is_none() && past.is_none() {
+                continue;
+            }
+            let rate = |cell: Option<&numapilot_measure::BandwidthCell>| {
+                cell.map_or_else(String::new, |cell| gb_per_s(cell.bytes_per_s.best()))
+            };
+            let spread = |cell: Option<&numapilot_measure::BandwidthCell>| {
+                cell.map_or_else(String::new, |cell| spread_words(&cell.bytes_per_s))
+            };
+            let most = [cell, past].into_iter().flatten().map(|cell| cell.traffic_bytes_per_s).fold(0.0, f64::max);
+            table.row([
+                format!("node {from}"),
+                cpus.to_string(),
+                target.to_string(),
+                kernel.word().to_owned(),
+                rate(cell),
+                spread(cell),
+                rate(past),
+                spread(past),
+                gb_per_s(most),
+            ]);
+        }
+    }
+    out.push_str(&table.render(look, 0));
+    let words = "ON THE BUS: the greater of both, with the lines that caches read before they write them: calculated, not measured. 1:1, 2:1, 3:1: lines read \
+                 for each line written, in place.";
+    paragraph(out, words, look);
+}
+
+/// Kernels with their variant past the caches.
+fn kernel_rows() -> impl Iterator<Item = (Kernel, Option<Kernel>)> {
+    let stream = Kernel::STREAM.into_iter().map(|(kernel, past)| (kernel, Some(past)));
+    let write = [(Kernel::Read, None), (Kernel::Write, Some(Kernel::WriteNt))];
+    let mixed = [Kernel::Mix1To1, Kernel::Mix2To1, Kernel::Mix3To1].map(|kernel| (kernel, None));
+    stream.chain(write).chain(mixed)
+}
+
+fn loaded(out: &mut String, results: &Results, look: Look) {
+    if results.loaded.is_empty() {
+        return;
+    }
+    heading(out, "Latency under load, ns per load of a random chase (median) at GB/s moved", look);
+    for curve in &results.loaded {
+        let words = format!(
+            "node {} to {}: {} neighbour{} at `{}`",
+            curve.from,
+            curve.target,
+            curve.neighbours,
+            if curve.neighbours == 1 { "" } else { "s" },
+            curve.kernel.word()
+        );
+        let _ = writeln!(out, "{words}");
+        let mut table = Table::new()
+            .column("ASKED", Align::Right)
+            .column("GB/S", Align::Right)
+            .column("NS", Align::Right)
+            .column("", Align::Left);
+        for point in &curve.points {
+            let asked = if point.asked_share == 0.0 { "idle".to_owned() } else { units::percent(point.asked_share) };
+            table.row([asked, gb_per_s(point.bytes_per_s), ns(point.ns.best()), spread_words(&point.ns)]);
+        }
+        out.push_str(&table.render(look, 2));
+    }
+}
+
+fn handoff(out: &mut String, results: &Results, look: Look) {
+    if results.handoff.is_empty() {
+        return;
+    }
+    heading(out, "Hand-off of a cache line, ns one way", look);
+    let mut table =
+        Table::new().column("CPUS", Align::Right).column("NS", Align::Right).column("", Align::Left).flexible("", 12);
+    const SHOWN: usize = 24;
+    for cell in results.handoff.iter().take(SHOWN) {
+        table.row([
+            format!("{}-{}", cell.a, cell.b),
+            ns(cell.ns.best()),
+            spread_words(&cell.ns),
+            cell.relation.words().to_owned(),
+        ]);
+    }
+    out.push_str(&table.render(look, 0));
+    if results.handoff.len() > SHOWN {
+        let words = format!("and {} more pairs: --json and --html have them.", results.handoff.len() - SHOWN);
+        let _ = writeln!(out, "{}", look.faint(&words));
+    }
+}
+
+fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
+    heading(out, "The traffic model, fitted to these figures", look);
+    let mut table = Table::new().flexible("WHAT", 14).column("GB/S", Align::Right).flexible("HOW", 30);
+    let mark = |estimate: bool| if estimate { "estimate: " } else { "" };
+    for (node, limit) in &calibration.controllers {
+        let how = format!("{}{}", mark(limit.estimate), limit.source);
+        table.row([format!("memory of node {node}"), gb_per_s(limit.bytes_per_s), how]);
+    }
+    for ((from, to), limit) in &calibration.links {
+        let how = format!("{}{}", mark(limit.estimate), limit.source);
+        table.row([format!("link {from} to {to}"), gb_per_s(limit.bytes_per_s), how]);
+    }
+    out.push_str(&table.render(look, 0));
+    for fit in &calibration.fits {
+        let words = format!(
+            "Latency under load from node {} to {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.",
+            fit.from,
+            Target::Node(fit.to),
+            fit.error * 100.0,
+            fit.worst * 100.0
+        );
+        paragraph(out, &words, look);
+    }
+    let figures = [
+        ("outstanding accesses of a STREAM thread", calibration.stream_outstanding),
+        ("write turnaround", calibration.write_turnaround),
+    ];
+    for (what, value) in figures.into_iter().filter_map(|(what, value)| Some((what, value?))) {
+        paragraph(out, &format!("Fitted {what}: {value:.2}"), look);
+    }
+}
