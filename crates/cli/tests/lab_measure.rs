@@ -48,7 +48,10 @@ fn check_placements(results: &Value) {
                 let weights = placement[0]["weighted"].as_array().expect("weights");
                 let all: u64 = weights.iter().map(|weight| weight[1].as_u64().expect("a weight")).sum();
                 for weight in weights {
-                    let found = by_node.iter().find(|entry| entry[0] == weight[0]).map_or(0, |entry| entry[1].as_u64().expect("bytes"));
+                    let found = by_node
+                        .iter()
+                        .find(|entry| entry[0] == weight[0])
+                        .map_or(0, |entry| entry[1].as_u64().expect("bytes"));
                     let due = bytes * weight[1].as_u64().expect("a weight") / all;
                     assert!(found.abs_diff(due) <= 8 * 4096, "{found} of {due} bytes: {placement}");
                 }
@@ -74,7 +77,11 @@ fn every_matrix_has_the_machines_shape() {
             let (results, _) = measure(&topology, &arguments);
             assert_eq!(pairs(&results["latency"]), cross(computes, memories), "{arguments:?}");
             check_placements(&results);
-            let spread = results["latency"].as_array().expect("cells").iter().filter(|cell| cell["target"]["weighted"].is_array());
+            let spread = results["latency"]
+                .as_array()
+                .expect("cells")
+                .iter()
+                .filter(|cell| cell["target"]["weighted"].is_array());
             let only_latency = arguments.contains(&"latency");
             if !only_latency {
                 assert_eq!(pairs(&results["bandwidth"]), cross(computes, memories), "{arguments:?}");
@@ -126,18 +133,21 @@ fn the_model_runs_in_simulate() {
     let (results, outcome) = measure(&Topology::symmetric(2), &["--model", &model, "--name", "lab-two"]);
     assert!(results["calibration"]["controllers"].as_array().is_some_and(|list| list.len() == 2), "{results}");
     let file = outcome.files().join("measured.toml").display().to_string();
-    let topo: Value = serde_json::from_str(&run(&["topo", "--machine", &file, "--json"]).succeeded().stdout).expect("JSON");
+    let topo: Value =
+        serde_json::from_str(&run(&["topo", "--machine", &file, "--json"]).succeeded().stdout).expect("JSON");
     assert_eq!((&topo["name"], topo["nodes"].as_array().map(Vec::len)), (&"lab-two".into(), Some(2)));
     for (from, to) in cross(2, 2) {
         let cell = results["latency"].as_array().expect("cells").iter().find(|cell| {
-            (cell["from"].as_u64(), cell["target"]["node"].as_u64()) == (Some(from), Some(to)) && cell["walk"] == "random"
+            (cell["from"].as_u64(), cell["target"]["node"].as_u64()) == (Some(from), Some(to))
+                && cell["walk"] == "random"
         });
         let measured = cell.and_then(|cell| cell["ns"]["best"].as_f64()).expect("a latency");
         let told = topo["idle_latency_ns"][from as usize][to as usize].as_f64().expect("a latency");
         assert!((told / measured - 1.0).abs() < 1e-3, "node {from} to {to}: {told} for {measured}");
     }
     let program = root().join("workloads/synthetic/hot-controller.toml").display().to_string();
-    let simulated = run(&["simulate", &program, "--machine", &file, "--policy", "first-touch,interleave", "--json", "--quiet"]);
+    let simulated =
+        run(&["simulate", &program, "--machine", &file, "--policy", "first-touch,interleave", "--json", "--quiet"]);
     let simulated: Value = serde_json::from_str(&simulated.succeeded().stdout).expect("JSON");
     assert_eq!(simulated["runs"].as_array().map(Vec::len), Some(2));
     assert!(simulated["runs"][0]["run_time_ns"].as_f64().is_some_and(|time| time > 0.0), "{simulated}");

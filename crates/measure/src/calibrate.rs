@@ -227,7 +227,11 @@ fn fit_link(
         calibration.links.insert((to, from), Limit { bytes_per_s, estimate: !filled, source });
     };
     let points = curve.points.iter().map(|point| point.bytes_per_s);
-    let least = (points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER).max(least_link(calibration, from, to));
+    let least = (points.chain(rate(results, from, to)).fold(0.0, f64::max) * WITH_HEADER).max(least_link(
+        calibration,
+        from,
+        to,
+    ));
     search(machine, results, curve, calibration, least, &at)
 }
 

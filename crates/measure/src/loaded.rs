@@ -18,8 +18,10 @@ use crate::stats::{Better, Spread};
 
 /// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
 const BLOCK: usize = 4 * CHUNK;
-/// Neighbours run alone for so long before the chase is timed, and for finding their full speed.
+/// Neighbours run for so long before the chase is timed,
 const SETTLE: Duration = Duration::from_millis(5);
+/// and for their beginning it waits this long at most.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A chase with its CPU.
 pub struct Chaser<'a> {
@@ -51,6 +53,8 @@ pub fn curve(
     shares: &[f64],
     each: Duration,
 ) -> Result<Vec<CurvePoint>, MeasureError> {
+    // Numbers, so that no kernel meets what is none (or too small to be fast); once for all points.
+    neighbours.memory.fill(1.0);
     let full = point(chaser, neighbours, None, each)?;
     let full_each = full.1 / neighbours.cpus.len().max(1) as f64;
     let mut points = Vec::with_capacity(shares.len());
@@ -87,8 +91,12 @@ fn point(
         }
         let timed = scope.spawn(|| {
             let result = pin(chaser.cpu).map(|()| {
-                std::thread::sleep(if runs { SETTLE } else { Duration::ZERO });
                 let mut runner = Runner::new(chaser.chase);
+                let patience = Instant::now() + PATIENCE;
+                while runs && moved.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(if runs { SETTLE } else { Duration::ZERO });
                 let watch = Watch::begin(chaser.cpu);
                 let (before, start) = (moved.load(Ordering::Relaxed), Instant::now());
                 let values = runner.repetitions(time);
@@ -128,7 +136,6 @@ fn neighbour(
     let (a, rest) = memory.split_at_mut(length);
     let (b, c) = rest.split_at_mut(length);
     let mut arrays = Arrays { each: [a, b, &mut c[..length]] };
-    arrays.fill();
     let blocks = length / BLOCK;
     let bytes = (BLOCK * kernel.traffic_per_element()) as u64;
     let pause = pace.map_or(Duration::ZERO, |pace| Duration::from_secs_f64(bytes as f64 / pace.max(1.0)));

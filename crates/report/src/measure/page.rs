@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Results};
 
+use super::text::limits;
 use super::{Picture, gb_per_s, origin, remarks, spread_words, svg};
 use crate::pen::escape;
 use crate::plain_page;
@@ -66,15 +67,9 @@ fn bandwidths(out: &mut String, results: &Results) {
 
 fn fit(out: &mut String, calibration: &Calibration) {
     table(out, "The traffic model, fitted", &["What", "GB/s", "How"]);
-    let words = |limit: &numapilot_measure::Limit| {
+    for (what, limit) in limits(calibration) {
         let how = if limit.estimate { format!("estimate: {}", limit.source) } else { limit.source.clone() };
-        [gb_per_s(limit.bytes_per_s), how]
-    };
-    for (node, limit) in &calibration.controllers {
-        row(out, &format!("memory of node {node}"), &words(limit));
-    }
-    for ((from, to), limit) in &calibration.links {
-        row(out, &format!("link {from} to {to}"), &words(limit));
+        row(out, &what, &[gb_per_s(limit.bytes_per_s), how]);
     }
     out.push_str("</tbody></table></div>\n");
     for fit in &calibration.fits {

@@ -4,15 +4,23 @@ use std::collections::BTreeMap;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_measure::{
-    BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, LatencyCell, Level, Limit, Proof,
-    Relation, Spread, StairPoint, Staircase,
+    BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, LatencyCell, Level, Limit,
+    Proof, Relation, Spread, StairPoint, Staircase,
 };
 
 use super::*;
 use crate::text::Look;
 
 fn figure(value: f64) -> Figure {
-    let spread = Spread { best: value, confirmed: true, median: value * 1.01, mad: value * 0.004, low: value, high: value * 1.02, repetitions: 40 };
+    let spread = Spread {
+        best: value,
+        confirmed: true,
+        median: value * 1.01,
+        mad: value * 0.004,
+        low: value,
+        high: value * 1.02,
+        repetitions: 40,
+    };
     Figure { spread, disturbance: Disturbance::default() }
 }
 
@@ -31,7 +39,14 @@ fn results() -> Results {
             let ns = [90.0, 150.0, 250.0][usize::from(from.abs_diff(to).min(2))];
             for (walk, part) in [(Walk::Random, 1.0), (Walk::Strided(128), 0.2)] {
                 let (from, cpu) = (NodeId(from), CpuId(u32::from(from) * 4));
-                results.latency.push(LatencyCell { from, cpu, target: target.clone(), walk, bytes: 128 << 20, ns: figure(ns * part) });
+                results.latency.push(LatencyCell {
+                    from,
+                    cpu,
+                    target: target.clone(),
+                    walk,
+                    bytes: 128 << 20,
+                    ns: figure(ns * part),
+                });
             }
             for kernel in [Kernel::Read, Kernel::Triad, Kernel::TriadNt] {
                 let (from, rate) = (NodeId(from), 4e12 / ns);
@@ -48,23 +63,42 @@ fn results() -> Results {
         }
     }
     let stair = |(bytes, ns): (u64, f64)| StairPoint { bytes, ns: figure(ns) };
-    let points = [(4096, 1.5), (1 << 15, 1.6), (1 << 18, 5.0), (1 << 20, 5.2), (1 << 26, 80.0), (1 << 28, 90.0)].map(stair).to_vec();
-    let levels = vec![Level { ns: 1.5, bytes: Some(49_152.0) }, Level { ns: 5.1, bytes: Some(2e6) }, Level { ns: 90.0, bytes: None }];
-    results.caches.push(Staircase { from: NodeId(0), cpu: CpuId(0), target: Target::Node(NodeId(0)), walk: Walk::Random, points, levels });
+    let points = [(4096, 1.5), (1 << 15, 1.6), (1 << 18, 5.0), (1 << 20, 5.2), (1 << 26, 80.0), (1 << 28, 90.0)]
+        .map(stair)
+        .to_vec();
+    let levels = vec![
+        Level { ns: 1.5, bytes: Some(49_152.0) },
+        Level { ns: 5.1, bytes: Some(2e6) },
+        Level { ns: 90.0, bytes: None },
+    ];
+    results.caches.push(Staircase {
+        from: NodeId(0),
+        cpu: CpuId(0),
+        target: Target::Node(NodeId(0)),
+        walk: Walk::Random,
+        points,
+        levels,
+    });
     let points = [(0.0, 0.5e9, 90.0), (0.5, 15e9, 105.0), (1.0, 30e9, 240.0)]
         .map(|(asked_share, bytes_per_s, ns)| CurvePoint { asked_share, bytes_per_s, ns: figure(ns) })
         .to_vec();
     let (from, kernel) = (NodeId(0), Kernel::Read);
     results.loaded.push(Curve { from, cpu: CpuId(0), neighbours: 3, kernel, target: Target::Node(NodeId(0)), points });
     results.handoff.push(Handoff { a: CpuId(0), b: CpuId(4), relation: Relation::Apart, ns: figure(110.0) });
-    results.placements.push((Target::Node(NodeId(0)), Proof::Shown { pages: 32_768, bytes_by_node: vec![(NodeId(0), 128 << 20)] }));
+    results
+        .placements
+        .push((Target::Node(NodeId(0)), Proof::Shown { pages: 32_768, bytes_by_node: vec![(NodeId(0), 128 << 20)] }));
     results.left_out.push("hand-offs between nodes (3): not within 10 s; --full or --for more".to_owned());
     results
 }
 
 fn calibration() -> Calibration {
     let limit = Limit { bytes_per_s: 41e9, estimate: true, source: "fitted".to_owned() };
-    Calibration { controllers: BTreeMap::from([(NodeId(0), limit)]), write_turnaround: Some(0.25), ..Calibration::default() }
+    Calibration {
+        controllers: BTreeMap::from([(NodeId(0), limit)]),
+        write_turnaround: Some(0.25),
+        ..Calibration::default()
+    }
 }
 
 #[test]
@@ -84,12 +118,13 @@ fn no_line_is_wider_than_asked_for() {
 #[test]
 fn disturbances_are_told_and_doubtful_figures_marked() {
     let mut results = results();
-    results.latency[0].ns.disturbance = Disturbance { steal_share: Some(0.2), involuntary_switches: 12, ..Disturbance::default() };
+    results.latency[0].ns.disturbance =
+        Disturbance { steal_share: Some(0.2), involuntary_switches: 12, ..Disturbance::default() };
     results.latency[0].ns.spread.confirmed = false;
     let text = render(&results, None, Look::default());
     assert!(text.contains("1 of 12 figures of latency were disturbed"), "{text}");
     assert!(text.contains("20 % of the time stolen") && text.contains("preempted 12 times"), "{text}");
-    assert!(text.contains("1 figures marked `?`"), "{text}");
+    assert!(text.contains("Figures marked `?` (1)"), "{text}");
 }
 
 #[test]

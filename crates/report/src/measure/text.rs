@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use numapilot_measure::{Calibration, Kernel, Proof, Results, Target, Walk};
+use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
 
 use super::{columns, gb_per_s, ns, origin, remarks, rows, spread_words, walk_words};
 use crate::text::style::wrap;
@@ -71,21 +71,41 @@ fn latency(out: &mut String, results: &Results, look: Look) {
         let bytes = cells.iter().map(|cell| cell.bytes).max().unwrap_or(0);
         heading(out, &format!("Idle latency, ns per load: {} through {}", walk_words(walk), units::bytes(bytes)), look);
         let targets = columns(cells.iter().map(|cell| &cell.target));
-        let mut table = Table::new().flexible("CPUs of \\ memory on", 8);
-        for target in &targets {
-            table = table.column(&target.to_string(), Align::Right).column("", Align::Left);
+        let has_spread = targets.len() <= SPREAD_COLUMNS;
+        let per_table = if has_spread { SPREAD_COLUMNS } else { (look.width - 20) / 10 };
+        for targets in targets.chunks(per_table) {
+            out.push_str(&matrix(&cells, targets, has_spread).render(look, 0));
         }
-        for from in rows(cells.iter().map(|cell| cell.from)) {
-            let mut row = vec![format!("node {from}")];
-            for target in &targets {
-                let cell = cells.iter().find(|cell| cell.from == from && cell.target == *target);
-                row.push(cell.map_or_else(|| "-".to_owned(), |cell| ns(cell.ns.best())));
+        let most = cells.iter().map(|cell| cell.ns.spread.relative()).fold(0.0, f64::max);
+        if !has_spread {
+            paragraph(out, &format!("Spread at most ±{:.1} %.", most * 100.0), look);
+        }
+    }
+}
+
+/// As many columns have room for their spread beside them.
+const SPREAD_COLUMNS: usize = 3;
+
+fn matrix(cells: &[&LatencyCell], targets: &[Target], has_spread: bool) -> Table {
+    let mut table = Table::new().flexible("CPUs of \\ memory on", 8);
+    for target in targets {
+        table = table.column(&target.to_string(), Align::Right);
+        if has_spread {
+            table = table.column("", Align::Left);
+        }
+    }
+    for from in rows(cells.iter().map(|cell| cell.from)) {
+        let mut row = vec![format!("node {from}")];
+        for target in targets {
+            let cell = cells.iter().find(|cell| cell.from == from && cell.target == *target);
+            row.push(cell.map_or_else(|| "-".to_owned(), |cell| ns(cell.ns.best())));
+            if has_spread {
                 row.push(cell.map_or_else(String::new, |cell| spread_words(&cell.ns)));
             }
-            table.row(row);
         }
-        out.push_str(&table.render(look, 0));
+        table.row(row);
     }
+    table
 }
 
 fn caches(out: &mut String, results: &Results, look: Look) {
@@ -121,7 +141,7 @@ fn bandwidth(out: &mut String, results: &Results, look: Look) {
     if results.bandwidth.is_empty() {
         return;
     }
-    heading(out, "Bandwidth, GB/s (10^9 bytes) as STREAM counts; NT: stores that pass the caches by", look);
+    heading(out, "Bandwidth, GB/s (10^9 bytes) as STREAM counts", look);
     let mut table = Table::new()
         .flexible("CPUs of", 7)
         .column("CPUS", Align::Right)
@@ -167,7 +187,7 @@ fn bandwidth(out: &mut String, results: &Results, look: Look) {
         }
     }
     out.push_str(&table.render(look, 0));
-    let words = "ON THE BUS: the greater of both, with the lines that caches read before they write them: calculated, not measured. 1:1, 2:1, 3:1: lines read \
+    let words = "NT: stores that pass the caches by. ON THE BUS: the greater of both, with the lines that caches read before they write them: calculated, not measured. 1:1, 2:1, 3:1: lines read \
                  for each line written, in place.";
     paragraph(out, words, look);
 }
@@ -231,19 +251,24 @@ fn handoff(out: &mut String, results: &Results, look: Look) {
     }
 }
 
+/// Every bandwidth of the fit, with what it is of.
+pub(super) fn limits(calibration: &Calibration) -> impl Iterator<Item = (String, &Limit)> {
+    let controllers = calibration.controllers.iter().map(|(node, limit)| (format!("memory of node {node}"), limit));
+    controllers.chain(calibration.links.iter().map(|((from, to), limit)| (format!("link {from} to {to}"), limit)))
+}
+
 fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
     heading(out, "The traffic model, fitted to these figures", look);
-    let mut table = Table::new().flexible("WHAT", 14).column("GB/S", Align::Right).flexible("HOW", 30);
-    let mark = |estimate: bool| if estimate { "estimate: " } else { "" };
-    for (node, limit) in &calibration.controllers {
-        let how = format!("{}{}", mark(limit.estimate), limit.source);
-        table.row([format!("memory of node {node}"), gb_per_s(limit.bytes_per_s), how]);
+    for (what, limit) in limits(calibration) {
+        let estimate = if limit.estimate { ", an estimate" } else { "" };
+        for (index, line) in
+            wrap(&format!("{what}: {} GB/s{estimate}: {}", gb_per_s(limit.bytes_per_s), limit.source), look.width - 2)
+                .iter()
+                .enumerate()
+        {
+            let _ = writeln!(out, "{}{line}", if index == 0 { "" } else { "  " });
+        }
     }
-    for ((from, to), limit) in &calibration.links {
-        let how = format!("{}{}", mark(limit.estimate), limit.source);
-        table.row([format!("link {from} to {to}"), gb_per_s(limit.bytes_per_s), how]);
-    }
-    out.push_str(&table.render(look, 0));
     for fit in &calibration.fits {
         let words = format!(
             "Latency under load from node {} to {}: the model is off by {:.1} % (root mean square), {:.1} % at worst.",
