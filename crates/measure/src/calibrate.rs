@@ -54,11 +54,14 @@ pub struct PairFit {
     pub points: Vec<(f64, f64, f64)>,
 }
 
+/// Nanoseconds of each pair, with the words that say where they are from.
+pub type Latencies = BTreeMap<(NodeId, NodeId), (f64, String)>;
+
 /// What a machine model says beyond the machine's shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Idle latencies, nanoseconds, with their words.
-    pub latency_ns: BTreeMap<(NodeId, NodeId), (f64, String)>,
+    pub latency_ns: Latencies,
     /// What each node's controller serves in reads.
     pub controllers: BTreeMap<NodeId, Limit>,
     /// What each directed link carries, headers included.
@@ -126,7 +129,7 @@ pub fn has_online_cpus(machine: &Machine, node: NodeId) -> bool {
 }
 
 /// Idle latencies of every pair.
-fn latencies(machine: &Machine, results: &Results) -> Result<BTreeMap<(NodeId, NodeId), (f64, String)>, MeasureError> {
+fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureError> {
     let mut out = BTreeMap::new();
     for from in machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)) {
         for to in machine.nodes().iter().filter(|node| node.has_memory()) {
@@ -361,9 +364,9 @@ fn bisect(low: f64, high: f64, mut is_below: impl FnMut(f64) -> Option<bool>) ->
         // Halved in proportion where both ends allow it.
         let middle = if low > 0.0 { (low * high).sqrt() } else { f64::midpoint(low, high) };
         if is_below(middle)? {
-            low = middle
+            low = middle;
         } else {
-            high = middle
+            high = middle;
         }
         if high - low <= 1e-6 * high {
             break;

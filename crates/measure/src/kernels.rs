@@ -367,8 +367,8 @@ mod tests {
     fn a_chase_ends_where_its_ring_says() {
         let mut ring: Vec<*mut libc::c_void> = vec![std::ptr::null_mut(); 5];
         let base = ring.as_mut_ptr();
-        for index in 0..5 {
-            ring[index] = base.wrapping_add((index + 2) % 5).cast();
+        for (index, slot) in ring.iter_mut().enumerate() {
+            *slot = base.wrapping_add((index + 2) % 5).cast();
         }
         // SAFETY: a ring of five.
         let end = unsafe { chase(base.cast(), 64) };

@@ -27,6 +27,7 @@ mod run;
 mod stats;
 
 pub use calibrate::Calibration;
+pub use calibrate::Latencies;
 pub use calibrate::Limit;
 pub use calibrate::PairFit;
 pub use calibrate::calibrate;

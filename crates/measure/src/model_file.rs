@@ -103,7 +103,7 @@ fn threads_per_core(machine: &Machine, cpus: &[CpuId]) -> usize {
         known.into_iter().filter(|sibling| cpus.contains(sibling)).collect()
     };
     let threads = cpus.first().map_or(1, |cpu| siblings(cpu).len()).max(1);
-    if cpus.len() % threads != 0 {
+    if !cpus.len().is_multiple_of(threads) {
         return 1;
     }
     let cores = cpus.len() / threads;

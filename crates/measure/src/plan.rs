@@ -317,7 +317,7 @@ impl<'a> Planner<'a> {
             Some(bytes) => self.cache_bytes = bytes,
             None => self.notes.push(format!(
                 "The kernel tells nothing about caches; memory is taken to be what lies beyond {} MiB.",
-                CACHES_OVER * UNKNOWN_CACHE >> 20
+                (CACHES_OVER * UNKNOWN_CACHE) >> 20
             )),
         }
         let lines = self.machine.caches().iter().filter_map(|cache| cache.line_bytes);

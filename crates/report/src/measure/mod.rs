@@ -133,18 +133,15 @@ const SHOWN_KERNEL: Kernel = Kernel::Read;
 /// Every disturbance that is worth a remark, grouped by what was measured, and what else limits the figures.
 fn remarks(results: &Results) -> Vec<String> {
     let mut out = results.notes.clone();
-    let mut groups: Vec<(&str, Vec<&Figure>)> = Vec::new();
-    groups.push(("latency", results.latency.iter().map(|cell| &cell.ns).collect()));
-    groups.push((
-        "cache steps",
-        results.caches.iter().flat_map(|stairs| stairs.points.iter().map(|point| &point.ns)).collect(),
-    ));
-    groups.push(("bandwidth", results.bandwidth.iter().map(|cell| &cell.bytes_per_s).collect()));
-    groups.push((
-        "latency under load",
-        results.loaded.iter().flat_map(|curve| curve.points.iter().map(|point| &point.ns)).collect(),
-    ));
-    groups.push(("hand-off", results.handoff.iter().map(|cell| &cell.ns).collect()));
+    let steps = results.caches.iter().flat_map(|stairs| &stairs.points);
+    let loads = results.loaded.iter().flat_map(|curve| &curve.points);
+    let groups: [(&str, Vec<&Figure>); 5] = [
+        ("latency", results.latency.iter().map(|cell| &cell.ns).collect()),
+        ("cache steps", steps.map(|point| &point.ns).collect()),
+        ("bandwidth", results.bandwidth.iter().map(|cell| &cell.bytes_per_s).collect()),
+        ("latency under load", loads.map(|point| &point.ns).collect()),
+        ("hand-off", results.handoff.iter().map(|cell| &cell.ns).collect()),
+    ];
     for (what, figures) in groups {
         let disturbed: Vec<&&Figure> =
             figures.iter().filter(|figure| !figure.disturbance.remarks().is_empty()).collect();
