@@ -41,7 +41,8 @@ pub enum MeasureError {
     },
     /// Memory was bound to a node and is elsewhere.
     #[error(
-        "{strays} of {pages} pages asked for on {wanted} are elsewhere ({found}), so a timing of them would be of another node; free memory there and run it again"
+        "{strays} of {pages} pages asked for on {wanted} are elsewhere ({found}), so a timing of them would be of another node; \
+         free memory there and run it again"
     )]
     Misplaced {
         /// Pages elsewhere, or nowhere.

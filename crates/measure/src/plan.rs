@@ -1,5 +1,5 @@
-//! What will be measured: which pairs, CPUs, sizes and kernels, and for how long. Pure: from a description of the machine, what the process may use and what the
-//! user chose; so that it is right for machines that nobody here has.
+//! What will be measured: which pairs, CPUs, sizes and kernels, and for how long. Pure: from a description of the machine, what the process may use and
+//! what the user chose; so that it is right for machines that nobody here has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

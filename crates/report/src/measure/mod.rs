@@ -160,7 +160,8 @@ fn remarks(results: &Results) -> Vec<String> {
     let unconfirmed = unconfirmed.filter(|figure| !figure.spread.confirmed).count();
     if unconfirmed > 0 {
         out.push(format!(
-            "Figures marked `?` ({unconfirmed}): no two repetitions agreed within 2 %, so the median is shown. Measure again on a quieter machine, or for longer."
+            "Figures marked `?` ({unconfirmed}): no two repetitions agreed within 2 %, so the median is shown. \
+             Measure again on a quieter machine, or for longer."
         ));
     }
     out.extend(results.left_out.iter().map(|what| format!("Not measured: {what}.")));
