@@ -36,6 +36,7 @@ pub use service::CtlCommand;
 pub use service::ExplainArgs;
 pub use watch::MapsArgs;
 pub use watch::StatArgs;
+pub use watch::TopArgs;
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -85,6 +86,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Show the seven NUMA metrics of a command, a process or the machine, and what the kernel counts
     Stat(Box<StatArgs>),
+    /// Show the machine, its processes and their memory, live on the terminal
+    Top(Box<TopArgs>),
     /// Show a process's memory by object and node, and what lies far from its threads
     Maps(Box<MapsArgs>),
     /// Tell the pilot's decisions back to their evidence

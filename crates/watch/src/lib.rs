@@ -16,6 +16,7 @@ pub mod root;
 pub mod signals;
 pub mod stat;
 mod task_stat;
+pub mod top;
 
 pub use error::WatchError;
 pub use places::Places;

@@ -2,8 +2,8 @@
 //! measured, and every interval says so.
 //!
 //! The simulator runs the program once, under a placement that moves nothing (first touch, interleaving), while a watcher stands in the policy's
-//! place: it gives no orders and takes notes, once per interval. Sampling is free of charge here, so that watching changes nothing. Threads' work, nodes' traffic and
-//! the seven metrics are the model's own sums; shares of processes and objects are estimates from the simulated samples.
+//! place: it gives no orders and takes notes, once per interval. Sampling is free of charge here, so that watching changes nothing.
+//! Threads' work, nodes' traffic and the seven metrics are the model's own sums; shares of processes and objects are estimates from the simulated samples.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;

@@ -16,19 +16,9 @@ extern "C" fn note(signal: libc::c_int) {
 /// # Errors
 /// The system refuses, which it does not.
 pub fn catch() -> io::Result<()> {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic, and the structure outlives the call.
-        let result = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = note as *const () as usize;
-            libc::sigemptyset(&raw mut action.sa_mask);
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
+        .into_iter()
+        .try_for_each(|signal| set(signal, note as *const () as usize))
 }
 
 /// The signal that was caught.
@@ -47,4 +37,44 @@ pub fn sleep(time: Duration) {
         // SAFETY: sleeps; a caught signal ends it early.
         unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
     }
+}
+
+static STOPPED: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note_stop(_: libc::c_int) {
+    STOPPED.store(1, Ordering::Relaxed);
+}
+
+/// From now on SIGTSTP sets a flag as well: [`take_stop`], [`stop`].
+///
+/// # Errors
+/// The system refuses, which it does not.
+pub fn catch_stop() -> io::Result<()> {
+    set(libc::SIGTSTP, note_stop as *const () as usize)
+}
+
+/// Whether this process was asked to stop since the last time.
+#[must_use]
+pub fn take_stop() -> bool {
+    STOPPED.swap(0, Ordering::Relaxed) != 0
+}
+
+/// Stops this process as SIGTSTP does by itself; returns when it goes on.
+pub fn stop() {
+    if set(libc::SIGTSTP, libc::SIG_DFL).is_ok() {
+        // SAFETY: a signal to this process.
+        unsafe { libc::raise(libc::SIGTSTP) };
+    }
+    let _ = catch_stop();
+}
+
+fn set(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value; handlers here only store to atomics, and the structure outlives the call.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -145,3 +145,54 @@ pub struct StatArgs {
     #[arg(last = true, value_name = "PROGRAM ARGS", conflicts_with = "replay")]
     pub command: Vec<std::ffi::OsString>,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot top
+  numapilot top --interval 500ms
+  numapilot top --replay app.numatrace --machine memprof-c       a recorded trace on a simulated machine
+  numapilot top --replay app.numatrace --snapshot screen.svg     a picture of the screen, without a terminal
+
+Press ? for the keys. Without a PMU it shows what the kernel tells. NO_COLOR and --color never do without colours. docs/watch.md says what each figure is.")]
+pub struct TopArgs {
+    /// Time between two looks (1, 500ms); of a replay, also the simulated time of each
+    #[arg(long, short, value_name = "TIME", value_parser = interval, default_value = "1")]
+    pub interval: Duration,
+    /// End after so many looks
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Show a recorded trace, replayed on a simulated machine
+    #[arg(long, value_name = "TRACE")]
+    pub replay: Option<PathBuf>,
+    /// The simulated machine: model name or file [default: the one it was recorded on]
+    #[arg(long, short, value_name = "NAME|FILE", requires = "replay")]
+    pub machine: Option<String>,
+    /// Placement of the replayed program's pages: first-touch or interleave
+    #[arg(long, value_name = "POLICY", default_value = "first-touch", requires = "replay")]
+    pub policy: String,
+    /// Repeat the replayed program's main part until the whole lasts this long in simulated time
+    #[arg(long = "for", value_name = "TIME", value_parser = interval, requires = "replay")]
+    pub run_for: Option<Duration>,
+    /// Write the screen after --count looks (else 3) to this file as SVG, and end
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// Press these keys before the snapshot (`2`: the machine; `\r`: Enter)
+    #[arg(long, value_name = "KEYS", default_value = "", requires = "snapshot")]
+    pub keys: String,
+    /// Columns and rows of the snapshot
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x30", value_parser = size, requires = "snapshot")]
+    pub size: (u16, u16),
+    /// When to use colour
+    #[arg(long, value_enum, default_value_t = super::Colour::Auto)]
+    pub color: super::Colour,
+}
+
+/// `100x30`.
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
+    match parsed {
+        Some((columns @ 20..=500, rows @ 5..=200)) => Ok((columns, rows)),
+        _ => Err("write COLUMNSxROWS, 20x5 to 500x200".to_owned()),
+    }
+}

@@ -21,6 +21,7 @@ mod shell;
 mod simulate;
 mod stat;
 mod summary;
+mod top;
 mod topo;
 mod traced;
 mod whatif;
@@ -49,6 +50,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Explain(arguments) => explain::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Ctl(arguments) => ctl::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -2,7 +2,8 @@
 //!
 //! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 2nd, 4th, ... up to every
 //! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor time
-//! was used than the processes read account for, all of them are read at once. `/proc` is listed only when something was started (`processes` in the same file).
+//! was used than the processes read account for, all of them are read at once. `/proc` is listed only when something was started (`processes` in
+//! the same file).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -225,7 +226,7 @@ impl Known {
 }
 
 /// Clock ticks per second, in which processor time is told.
-fn ticks_per_s() -> f64 {
+pub fn ticks_per_s() -> f64 {
     // SAFETY: takes a number and returns one.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     if ticks > 0 { ticks as f64 } else { 100.0 }

@@ -1,0 +1,100 @@
+//! `numapilot top`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use numapilot_machine::Machine;
+use numapilot_watch::live::Live;
+use numapilot_watch::live::LiveOptions;
+use numapilot_watch::live::counters::Scope;
+use numapilot_watch::replay;
+use numapilot_watch::replay::ReplayOptions;
+use numapilot_watch::root::Root;
+use numapilot_watch::top;
+use numapilot_watch::top::Input;
+use numapilot_watch::top::LiveSource;
+use numapilot_watch::top::Palette;
+use numapilot_watch::top::ReplaySource;
+use numapilot_watch::top::Source;
+use numapilot_watch::top::TopOptions;
+
+use crate::args::Colour;
+use crate::args::TopArgs;
+use crate::output;
+
+/// Looks before a snapshot: the first has nothing to compare with.
+const SNAPSHOT_LOOKS: u64 = 3;
+
+/// Shows the screen, or a picture of it.
+pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
+    if arguments.snapshot.is_none() && !std::io::stdout().is_terminal() {
+        bail!("top needs a terminal; `numapilot stat -I 1` prints lines, `top --snapshot FILE` a picture");
+    }
+    let mut source: Box<dyn Source> = match &arguments.replay {
+        Some(trace) => Box::new(ReplaySource::new(replayed(arguments, trace)?)),
+        None => Box::new(LiveSource::new(live()?)),
+    };
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let palette = match arguments.color {
+        Colour::Never => Palette::Plain,
+        Colour::Auto if is_plain => Palette::Plain,
+        _ => Palette::Colour,
+    };
+    if let Some(path) = &arguments.snapshot {
+        let picture = snapshot(source.as_mut(), arguments, palette);
+        return output::write_file(path, &picture).map(|()| ExitCode::SUCCESS);
+    }
+    let options = TopOptions { interval: arguments.interval, palette, count: arguments.count };
+    let signal = top::run(source.as_mut(), &options).context("the terminal")?;
+    Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))))
+}
+
+fn live() -> Result<Live> {
+    // Asking everything that `doctor` asks would take longer than starting may.
+    let options = LiveOptions {
+        scope: Some(Scope::System),
+        no_pmu: None,
+        no_latency: "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
+    };
+    Ok(Live::open(Root::default(), Machine::live()?, &options))
+}
+
+fn replayed(arguments: &TopArgs, trace: &std::path::Path) -> Result<replay::Replay> {
+    let machine = arguments.machine.as_deref().map(Machine::load).transpose().context("--machine")?;
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let options = ReplayOptions {
+        policy: arguments.policy.clone(),
+        interval_ns: nanoseconds(arguments.interval),
+        length_ns: arguments.run_for.map(nanoseconds),
+        seed: 1,
+    };
+    Ok(replay::replay(trace, machine, &options)?)
+}
+
+fn snapshot(source: &mut dyn Source, arguments: &TopArgs, palette: Palette) -> String {
+    let mut app = top::App::new(source.machine().clone(), source.label(), source.notes());
+    let looks = arguments.count.unwrap_or(SNAPSHOT_LOOKS);
+    let is_live = arguments.replay.is_none();
+    let mut look = |app: &mut top::App, pause: bool| {
+        if pause && is_live {
+            std::thread::sleep(arguments.interval);
+        }
+        if let Some(frame) = source.next(app.detail()) {
+            app.update(frame);
+        }
+    };
+    (0..looks).for_each(|index| look(&mut app, index > 0));
+    for key in arguments.keys.chars() {
+        app.input(if key == '\r' || key == '\n' { Input::Enter } else { Input::Key(key) });
+    }
+    // What was opened by the keys has not been looked at yet.
+    if app.detail().is_some() {
+        look(&mut app, true);
+    }
+    let (columns, rows) = arguments.size;
+    top::picture(&mut app, palette, columns, rows)
+}

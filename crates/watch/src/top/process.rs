@@ -1,0 +1,138 @@
+//! One process: its threads by node, and where its memory is accessed (objects of a replay) or lies (mappings of the running machine).
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::NodeId;
+use numapilot_report::text::clean;
+use numapilot_report::text::shorten;
+use numapilot_report::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Constraint;
+use ratatui::layout::Layout;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::text::Span;
+use ratatui::widgets::Block;
+use ratatui::widgets::Borders;
+use ratatui::widgets::Paragraph;
+use ratatui::widgets::Widget;
+
+use super::app::App;
+use super::style::Palette;
+use super::style::bar;
+use crate::figures::AreaFigures;
+
+/// Nodes that get a column of their own.
+const NODE_COLUMNS: usize = 4;
+
+/// Draws it.
+pub fn draw(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let [head, rest] = Layout::vertical([Constraint::Length(2), Constraint::Min(2)]).areas(area);
+    heading(app, pid, palette, head, buffer);
+    let threads = app.frame.threads.get(&pid).map_or(0, Vec::len);
+    let thread_rows = (threads as u16 + 2).min(rest.height / 2).max(3);
+    let [threads_at, areas_at] = Layout::vertical([Constraint::Length(thread_rows), Constraint::Min(2)]).areas(rest);
+    draw_threads(app, pid, palette, threads_at, buffer);
+    draw_areas(app, pid, palette, areas_at, buffer);
+}
+
+fn heading(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let Some(process) = app.frame.interval.processes.iter().find(|process| process.pid == pid) else {
+        let words = format!("process {pid} did nothing in this interval, or has ended (Esc goes back)");
+        return Line::styled(words, palette.warning()).render(area, buffer);
+    };
+    let local = process.local_share.value();
+    let line = vec![
+        Span::styled(format!("{} (process {pid})", clean(&process.name)), palette.title()),
+        Span::raw(format!(
+            ": {:.2} CPUs, {} threads, {}",
+            process.cpus,
+            process.threads,
+            units::bytes(process.resident_bytes)
+        )),
+        Span::styled(
+            local.map_or(String::new(), |share| format!(", {} local", units::percent(share))),
+            palette.local(local.unwrap_or(1.0)),
+        ),
+    ];
+    Line::from(line).render(area, buffer);
+    let mut by_node: BTreeMap<NodeId, f64> = BTreeMap::new();
+    for thread in app.frame.threads.get(&pid).into_iter().flatten() {
+        thread.node.into_iter().for_each(|node| *by_node.entry(node).or_default() += thread.cpus);
+    }
+    let words: Vec<String> = by_node.iter().map(|(node, cpus)| format!("node {node}: {cpus:.2} CPUs")).collect();
+    let at = Rect { y: area.y + 1, height: 1, ..area };
+    Line::styled(format!("runs on {}", words.join(", ")), palette.faint()).render(at, buffer);
+}
+
+fn draw_threads(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let block = Block::new().borders(Borders::TOP).title(" threads ").border_style(palette.faint());
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let mut threads = app.frame.threads.get(&pid).cloned().unwrap_or_default();
+    threads.sort_by(|a, b| b.cpus.total_cmp(&a.cpus).then(a.tid.cmp(&b.tid)));
+    let lines = threads.iter().take(usize::from(inner.height)).map(|thread| {
+        let node = thread.node.map_or("-".to_owned(), |node| node.to_string());
+        let cpu = thread.cpu.map_or(String::new(), |cpu| format!("CPU {cpu}"));
+        Line::from(vec![
+            Span::raw(format!("{:>8}  node {node:<3} {cpu:<9}", thread.tid)),
+            Span::styled(bar(thread.cpus, 12), palette.load(0.0)),
+            Span::raw(format!(" {:>5.2}  {}", thread.cpus, shorten(&clean(&thread.name), 30))),
+        ])
+    });
+    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
+}
+
+fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let areas = app.frame.areas.get(&pid).cloned().unwrap_or_default();
+    let is_sampled = areas.iter().any(|area| area.share.is_some());
+    let title = if is_sampled { " objects, by memory accesses (simulated samples) " } else { " memory, by node " };
+    let block = Block::new().borders(Borders::TOP).title(title).border_style(palette.faint());
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let height = usize::from(inner.height);
+    let offset = app.selected.saturating_sub(height.saturating_sub(1));
+    app.spots.rows = Some((inner.y, inner.height, offset));
+    let nodes: Vec<NodeId> = app.frame.interval.nodes.iter().map(|node| node.node).collect();
+    for (row, figures) in areas.iter().enumerate().skip(offset).take(height) {
+        let at = Rect { y: inner.y + (row - offset) as u16, height: 1, ..inner };
+        area_line(figures, &nodes, usize::from(inner.width), palette).render(at, buffer);
+        if row == app.selected {
+            buffer.set_style(at, palette.chosen());
+        }
+    }
+    if areas.is_empty() {
+        Line::styled("nothing is told of its memory (yet)", palette.faint()).render(inner, buffer);
+    }
+}
+
+fn area_line(figures: &AreaFigures, nodes: &[NodeId], width: usize, palette: Palette) -> Line<'static> {
+    if let Some(share) = figures.share {
+        let local = figures.local_share.unwrap_or(1.0);
+        return Line::from(vec![
+            Span::raw(format!("{:>7} ", units::percent(share))),
+            Span::styled(bar(share, 10), palette.load(0.0)),
+            Span::styled(format!(" {:>7} local  ", units::percent(local)), palette.local(local)),
+            Span::raw(shorten(&clean(&figures.name), width.saturating_sub(35))),
+        ]);
+    }
+    let mut parts: Vec<(u64, NodeId)> = figures.bytes_by_node.iter().copied().zip(nodes.iter().copied()).collect();
+    let all: u64 = figures.bytes_by_node.iter().sum();
+    if nodes.len() > NODE_COLUMNS {
+        parts.sort_by_key(|(bytes, node)| (std::cmp::Reverse(*bytes), *node));
+        parts.truncate(NODE_COLUMNS);
+    }
+    let words: String = parts
+        .iter()
+        .map(|(bytes, node)| match bytes {
+            0 => format!("{:>13}", format!("{node}: .")),
+            bytes => format!("{:>13}", format!("{node}: {}", units::bytes(*bytes))),
+        })
+        .collect();
+    let used = 11 + words.len();
+    Line::from(vec![
+        Span::raw(format!("{:>9}", units::bytes(all))),
+        Span::raw(words),
+        Span::raw(format!("  {}", shorten(&clean(&figures.name), width.saturating_sub(used)))),
+    ])
+}

@@ -1,0 +1,108 @@
+//! Processes as a table: columns that fit, the chosen row reversed, the key marked.
+
+use numapilot_report::text::clean;
+use numapilot_report::text::shorten;
+use numapilot_report::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::text::Span;
+use ratatui::widgets::Widget;
+use unicode_width::UnicodeWidthStr;
+
+use super::app::App;
+use super::app::SortKey;
+use super::style::Palette;
+use crate::figures::ProcessFigures;
+
+/// Title, width, key.
+const COLUMNS: [(&str, usize, SortKey); 8] = [
+    ("PID", 7, SortKey::Pid),
+    ("CPUs", 6, SortKey::Cpu),
+    ("node", 5, SortKey::Node),
+    ("threads", 8, SortKey::Threads),
+    ("memory", 10, SortKey::Memory),
+    ("local", 8, SortKey::Local),
+    ("accesses/s", 11, SortKey::Accesses),
+    ("faults/s", 9, SortKey::Faults),
+];
+
+/// Draws it and tells where its rows and headings are.
+pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    if area.height < 2 {
+        return;
+    }
+    heading(app, palette, Rect { height: 1, ..area }, buffer);
+    let height = usize::from(area.height - 1);
+    let shown: Vec<ProcessFigures> = app.processes().into_iter().cloned().collect();
+    let offset = app.selected.saturating_sub(height.saturating_sub(1));
+    app.spots.rows = Some((area.y + 1, height as u16, offset));
+    for (row, process) in shown.iter().enumerate().skip(offset).take(height) {
+        let at = Rect { y: area.y + 1 + (row - offset) as u16, height: 1, ..area };
+        let chosen = row == app.selected;
+        let line = line(process, usize::from(area.width), palette);
+        line.style(if chosen { palette.chosen() } else { Style::new() }).render(at, buffer);
+        if chosen {
+            buffer.set_style(at, palette.chosen());
+        }
+    }
+    if shown.is_empty() {
+        let words = match (app.filter.is_empty(), app.frame.interval.processes.is_empty()) {
+            (false, _) => "no process matches the filter",
+            (_, true) => "no process is told of in this interval",
+            _ => "",
+        };
+        Line::styled(words, palette.faint()).render(Rect { y: area.y + 1, height: 1, ..area }, buffer);
+    }
+}
+
+fn heading(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let mut spots = Vec::new();
+    let mut x = area.x;
+    let mark = if app.reversed { "▲" } else { "▼" };
+    let mut spans = Vec::new();
+    for (title, width, key) in COLUMNS {
+        let is_key = key == app.sort;
+        let words = if is_key { format!("{mark}{title}") } else { title.to_owned() };
+        let style = if is_key { palette.title() } else { Style::new().add_modifier(Modifier::BOLD) };
+        spans.push(Span::styled(format!("{words:>width$}"), style));
+        spots.push((x, x + width as u16, key));
+        x += width as u16;
+    }
+    let is_key = app.sort == SortKey::Name;
+    let words = if is_key { format!(" {mark}name") } else { " name".to_owned() };
+    spans.push(Span::styled(words, if is_key { palette.title() } else { Style::new().add_modifier(Modifier::BOLD) }));
+    spots.push((x, area.right().max(x), SortKey::Name));
+    Line::from(spans).render(area, buffer);
+    app.spots.heading = Some((area.y, spots));
+}
+
+fn line(process: &ProcessFigures, width: usize, palette: Palette) -> Line<'static> {
+    let dash = || "-".to_owned();
+    let local = process.local_share.value();
+    let cells = [
+        process.pid.to_string(),
+        format!("{:.2}", process.cpus),
+        process.node.map_or_else(dash, |node| node.to_string()),
+        process.threads.to_string(),
+        units::bytes(process.resident_bytes),
+        local.map_or_else(dash, units::percent),
+        process.accesses_per_s.map_or_else(dash, units::count),
+        if process.faults_per_s > 0.0 { units::count(process.faults_per_s.round()) } else { ".".to_owned() },
+    ];
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    for ((_, width, key), cell) in COLUMNS.iter().zip(cells) {
+        let style = match (key, local) {
+            (SortKey::Local, Some(share)) => palette.local(share),
+            (SortKey::Cpu, _) if process.cpus >= 0.5 => Style::new().add_modifier(Modifier::BOLD),
+            _ => Style::new(),
+        };
+        let padding = width.saturating_sub(cell.width());
+        spans.push(Span::styled(format!("{}{cell}", " ".repeat(padding)), style));
+    }
+    let used: usize = COLUMNS.iter().map(|(_, width, _)| width).sum::<usize>() + 1;
+    spans.push(Span::raw(format!(" {}", shorten(&clean(&process.name), width.saturating_sub(used)))));
+    Line::from(spans)
+}

@@ -1,0 +1,183 @@
+//! The screen over a replayed trace and captured machines, at several sizes, with and without colour; and what keys and the mouse do.
+
+use std::path::Path;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Color;
+
+use super::*;
+use crate::fixture::Tree;
+use crate::live::Live;
+use crate::live::LiveOptions;
+use crate::replay::ReplayOptions;
+use crate::replay::replay;
+
+fn replayed(machine: Option<&str>) -> App {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+    let options = ReplayOptions { policy: "first-touch".to_owned(), interval_ns: 20_000_000, length_ns: None, seed: 1 };
+    let machine = machine.map(|name| Machine::load(name).unwrap());
+    let mut source = ReplaySource::new(replay(&trace, machine, &options).unwrap());
+    let mut app = App::new(source.machine().clone(), source.label(), source.notes());
+    for _ in 0..4 {
+        app.update(source.next(None).unwrap());
+    }
+    app
+}
+
+fn shown(app: &mut App, width: u16, height: u16, palette: Palette) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal
+        .draw(|frame| {
+            let area = frame.area();
+            draw(app, palette, area, frame.buffer_mut());
+        })
+        .unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(buffer: &Buffer) -> String {
+    let row = |y: u16| -> String { (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect() };
+    (0..buffer.area.height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+}
+
+#[test]
+fn the_screen_is_as_it_was_at_several_sizes() {
+    let mut app = replayed(None);
+    insta::assert_snapshot!("overview_80x24", text(&shown(&mut app, 80, 24, Palette::Plain)));
+    insta::assert_snapshot!("overview_120x40", text(&shown(&mut app, 120, 40, Palette::Colour)));
+    app.input(Input::Key('2'));
+    insta::assert_snapshot!("machine_120x40", text(&shown(&mut app, 120, 40, Palette::Plain)));
+    app.input(Input::Key('3'));
+    app.input(Input::Enter);
+    insta::assert_snapshot!("process_80x24", text(&shown(&mut app, 80, 24, Palette::Plain)));
+    app.input(Input::Key('?'));
+    insta::assert_snapshot!("help_80x24", text(&shown(&mut app, 80, 24, Palette::Plain)));
+}
+
+#[test]
+fn no_size_and_no_view_makes_it_panic() {
+    for machine in ["opteron-8385", "epyc-2s-nps4"] {
+        let mut app = replayed(Some(machine));
+        for (width, height) in [(1, 1), (20, 5), (40, 10), (79, 23), (200, 70)] {
+            for key in ['1', '2', '3', '?'] {
+                app.help = false;
+                app.input(Input::Key(key));
+                shown(&mut app, width, height, Palette::Colour);
+            }
+            app.help = false;
+            app.input(Input::Enter);
+            shown(&mut app, width, height, Palette::Colour);
+        }
+    }
+}
+
+#[test]
+fn without_colour_no_colour_is_sent() {
+    let mut app = replayed(None);
+    let of = |buffer: &Buffer| {
+        buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+    };
+    assert_eq!(of(&shown(&mut app, 80, 24, Palette::Plain)), 0);
+    assert!(of(&shown(&mut app, 80, 24, Palette::Colour)) > 100);
+}
+
+#[test]
+fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
+    let tree = Tree::of("sparse-nodes");
+    tree.process(40, "app", &[(40, 0, 900), (41, 1, 50)]);
+    tree.process(41, "\u{1b}[2Jevil", &[(41, 0, 5)]);
+    tree.put("proc/stat", "cpu  1\ncpu0 10 0 0 90\nprocesses 5");
+    tree.put("proc/40/numa_maps", "5600bb000000 default heap anon=6 N0=500 kernelpagesize_kB=4");
+    let options = LiveOptions { no_latency: "nothing counts latencies".to_owned(), ..LiveOptions::default() };
+    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &options));
+    let mut app = App::new(source.machine().clone(), "captured".to_owned(), Vec::new());
+    app.update(source.next(None).unwrap());
+    let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
+    assert!(screen.contains("no CPUs") || screen.contains("no memory"), "{screen}");
+    assert!(screen.contains("\\u{1b}[2Jevil") && !screen.contains('\u{1b}'), "{screen}");
+    app.input(Input::Key('/'));
+    "app".chars().for_each(|c| app.input(Input::Key(c)));
+    app.input(Input::Enter);
+    app.input(Input::Enter);
+    assert_eq!(app.detail(), Some(40));
+    app.update(source.next(app.detail()).unwrap());
+    let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
+    assert!(screen.contains("heap [heap]") && screen.contains("1.95 MiB") && screen.contains("threads"), "{screen}");
+}
+
+#[test]
+fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
+    let tree = Tree::symmetric(64, 16, 1 << 20);
+    tree.put("proc/stat", "processes 1");
+    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &LiveOptions::default()));
+    let mut app = App::new(source.machine().clone(), source.label(), Vec::new());
+    app.update(source.next(None).unwrap());
+    assert!(app.label.contains("64 nodes, 1024 CPUs"));
+    let screen = text(&shown(&mut app, 80, 24, Palette::Plain));
+    assert!(screen.contains("16 CPUs"), "{screen}");
+}
+
+#[test]
+fn keys_and_the_mouse_order_filter_and_open() {
+    let mut app = replayed(None);
+    let mut one = app.frame.clone();
+    let first = one.interval.processes[0].clone();
+    for (pid, name, cpus, bytes) in [(7, "alpha", 0.1, 900), (8, "beta", 0.9, 5), (9, "gamma", 0.5, 100)] {
+        let process =
+            crate::figures::ProcessFigures { pid, name: name.to_owned(), cpus, resident_bytes: bytes, ..first.clone() };
+        one.interval.processes.push(process);
+    }
+    one.interval.processes.remove(0);
+    app.update(one);
+    let order = |app: &App| -> Vec<u32> { app.processes().iter().map(|process| process.pid).collect() };
+    assert_eq!(order(&app), [8, 9, 7]);
+    app.input(Input::Key('s'));
+    assert_eq!((app.sort, order(&app)), (SortKey::Memory, vec![7, 9, 8]));
+    app.input(Input::Key('r'));
+    assert_eq!(order(&app), [8, 9, 7]);
+    app.input(Input::Key('S'));
+    assert_eq!(app.sort, SortKey::Cpu);
+    // The heading by mouse: its own column turns the order, another takes it over.
+    shown(&mut app, 80, 24, Palette::Plain);
+    let (row, columns) = app.spots.heading.clone().unwrap();
+    let column = columns.iter().find(|(_, _, key)| *key == SortKey::Pid).unwrap().0;
+    app.input(Input::Click(column, row));
+    assert_eq!((app.sort, app.reversed, order(&app)), (SortKey::Pid, false, vec![7, 8, 9]));
+    app.input(Input::Click(column, row));
+    assert_eq!(order(&app), [9, 8, 7]);
+    // Second row: chosen, then opened.
+    app.input(Input::Click(3, row + 2));
+    assert_eq!((app.selected, app.detail()), (1, None));
+    app.input(Input::Click(3, row + 2));
+    assert_eq!(app.detail(), Some(8));
+    app.input(Input::Escape);
+    assert_eq!((app.view, app.selected), (View::Overview, 1));
+    app.input(Input::Key('/'));
+    app.input(Input::Key('m'));
+    app.input(Input::Enter);
+    assert_eq!(order(&app), [9]);
+    app.input(Input::Escape);
+    assert_eq!(order(&app).len(), 3);
+    app.input(Input::Last);
+    app.input(Input::Move(-1));
+    assert_eq!(app.selected, 1);
+    app.input(Input::Key('p'));
+    assert!(app.paused);
+    app.input(Input::Key('?'));
+    app.input(Input::Key('q'));
+    assert!(!app.quit, "any key closes the help and does nothing else");
+    app.input(Input::Key('q'));
+    assert!(app.quit);
+}
+
+#[test]
+fn a_screen_becomes_a_picture() {
+    let mut app = replayed(None);
+    let picture = svg(&shown(&mut app, 100, 30, Palette::Colour), "a <title>");
+    assert!(picture.starts_with("<svg") && picture.contains("&lt;title&gt;") && picture.ends_with("</svg>\n"));
+    let empty = svg(&Buffer::empty(Rect::new(0, 0, 3, 2)), "");
+    assert!(!empty.contains("<text"));
+}
