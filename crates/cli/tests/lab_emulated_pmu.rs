@@ -1,10 +1,11 @@
-//! `numapilot import` and `report` on the samples of an emulated PMU: the report's matrix and remote share against the exact counts of the same run, and
-//! everything that is shown says that it was emulated.
+//! The samples of an emulated PMU, imported (`numapilot import`) and recorded live in the guest (`record --engine pmu`, from rings as the kernel lays them
+//! out): the report's matrix and remote share against the exact counts of the same run, and everything that is shown says that it was emulated.
 
 mod common;
 
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use common::*;
@@ -18,18 +19,31 @@ use serde_json::Value;
 const NODES: usize = 4;
 const CPUS_PER_NODE: usize = 2;
 const PERIOD: u64 = 500;
+/// Pages of each ring in the guest.
+const RING_PAGES: usize = 64;
+
+/// Compiles a program of the lab's tests.
+fn compiled(folder: &Path, name: &str) -> PathBuf {
+    let lab_crate = root().join("crates/lab");
+    let program = folder.join(name);
+    let mut compiler = Command::new("cc");
+    compiler.arg("-O2").arg("-I").arg(lab_crate.join("plugin")).arg("-o").arg(&program);
+    let source = lab_crate.join("tests/programs").join(format!("{name}.c"));
+    assert!(compiler.arg(source).status().expect("a C compiler").success());
+    program
+}
+
+/// Four nodes whose accesses are counted and sampled.
+fn lab() -> Lab {
+    let sampling = Some(Sampling { period: PERIOD, seed: 1 });
+    let options = TruthOptions { marked_only: true, sampling, ..TruthOptions::default() };
+    Lab::new(Topology::symmetric(NODES)).icount(true).truth(options)
+}
 
 /// Runs the marked program on four nodes: its exact counts and the emulated PMU's recording of the same accesses.
 fn counted_and_sampled(folder: &Path) -> (Truth, Vec<u8>, String) {
-    let lab_crate = root().join("crates/lab");
-    let program = folder.join("marked");
-    let mut compiler = Command::new("cc");
-    compiler.arg("-O2").arg("-I").arg(lab_crate.join("plugin")).arg("-o").arg(&program);
-    assert!(compiler.arg(lab_crate.join("tests/programs/marked.c")).status().expect("a C compiler").success());
-    let sampling = Some(Sampling { period: PERIOD, seed: 1 });
-    let options = TruthOptions { marked_only: true, sampling, ..TruthOptions::default() };
-    let lab = Lab::new(Topology::symmetric(NODES)).icount(true).truth(options);
-    let outcome = lab.run(Command::new(&program).current_dir(folder)).expect("the lab runs");
+    let program = compiled(folder, "marked");
+    let outcome = lab().run(Command::new(&program).current_dir(folder)).expect("the lab runs");
     let mut outcome = outcome.expect_success();
     (outcome.truth.take().expect("asked for"), outcome.samples.take().expect("asked for"), outcome.how)
 }
@@ -55,19 +69,10 @@ fn distance(estimate: &Value, truth: f64) -> f64 {
     }
 }
 
-#[test]
-fn a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated() {
-    if !numapilot_lab::wanted("a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated") {
-        return;
-    }
-    let folder = scratch();
-    let (truth, recording, how) = counted_and_sampled(folder.path());
-    let (input, trace) = (folder.path().join("perf.data"), folder.path().join("t.numatrace"));
-    fs::write(&input, recording).expect("written");
-    let imported = run(&[Path::new("import"), Path::new("-o"), &trace, &input]).succeeded();
-    assert!(imported.stderr.contains("emulated") || imported.stdout.contains("emulated"), "{imported:?}");
-    let report = report_json(&trace, &["--matrix"]);
-    let exact = exact(&truth);
+/// Holds the report's matrix and remote share against the exact counts; the report.
+fn agrees(trace: &Path, truth: &Truth, how: &str) -> Value {
+    let report = report_json(trace, &["--matrix"]);
+    let exact = exact(truth);
 
     let (mut covered, mut worst) = (0, 0.0_f64);
     for (from, row) in exact.iter().enumerate() {
@@ -89,6 +94,21 @@ fn a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated()
     // Of 16 intervals of 95 %, 4 miss once in 140 times and 5 once in 1,100. Two half widths are four standard errors.
     assert!(covered >= 12 && worst < 2.0, "{covered} of 16 cells, the farthest at {worst:.2}");
     assert!(distance(found, remote) < 2.0, "remote share {remote} against {found}");
+    report
+}
+
+#[test]
+fn a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated() {
+    if !numapilot_lab::wanted("a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated") {
+        return;
+    }
+    let folder = scratch();
+    let (truth, recording, how) = counted_and_sampled(folder.path());
+    let (input, trace) = (folder.path().join("perf.data"), folder.path().join("t.numatrace"));
+    fs::write(&input, recording).expect("written");
+    let imported = run(&[Path::new("import"), Path::new("-o"), &trace, &input]).succeeded();
+    assert!(imported.stderr.contains("emulated") || imported.stdout.contains("emulated"), "{imported:?}");
+    let report = agrees(&trace, &truth, &how);
 
     assert_eq!(report["recording"]["is_simulated"], true, "nothing here is of real hardware");
     let notes = report["recording"]["notes"].as_array().expect("notes");
@@ -99,4 +119,37 @@ fn a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated()
     let meta: Value = serde_json::from_slice(&fs::read(trace.join("meta.json")).expect("meta.json")).expect("JSON");
     assert_eq!(meta["simulated"], true);
     assert!(meta["machine_name"].as_str().is_some_and(|name| name.contains("emulated")), "{meta}");
+}
+
+/// Samples on which nothing waits: from the plugin through the guest's rings, by the reader of the kernel's own.
+#[test]
+fn the_pmu_engine_reads_emulated_samples_from_rings_in_the_guest() {
+    if !numapilot_lab::wanted("the_pmu_engine_reads_emulated_samples_from_rings_in_the_guest") {
+        return;
+    }
+    let folder = scratch();
+    let (marked, feeder) = (compiled(folder.path(), "marked"), compiled(folder.path(), "feeder"));
+    let numapilot = env!("CARGO_BIN_EXE_numapilot");
+    let script = format!(
+        "mkdir /dev/shm/pmu && {{ {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {PERIOD} /dev/shm/marked & }} && \
+         until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done && \
+         NUMAPILOT_EMULATED_PMU=/dev/shm/pmu {numapilot} record --engine pmu -o t.numatrace -- {} 1 /dev/shm/marked && wait",
+        feeder.display(),
+        NODES * CPUS_PER_NODE,
+        marked.display(),
+    );
+    let outcome = lab().run(Command::new("sh").arg("-c").arg(script).current_dir(folder.path())).expect("the lab runs");
+    let mut outcome = outcome.expect_success();
+    let truth = outcome.truth.take().expect("asked for");
+    let trace = folder.path().join("t.numatrace");
+    let report = agrees(&trace, &truth, &outcome.how);
+    assert_eq!(report["recording"]["engine"], "pmu");
+    assert_eq!(report["recording"]["is_simulated"], true, "nothing here is of real hardware");
+    let notes = report["recording"]["notes"].as_array().expect("notes");
+    assert!(notes.iter().any(|note| note.as_str().is_some_and(|note| note.starts_with("emulated:"))), "{notes:?}");
+    let meta: Value = serde_json::from_slice(&fs::read(trace.join("meta.json")).expect("meta.json")).expect("JSON");
+    assert_eq!(meta["simulated"], true);
+    assert_eq!(meta["events"]["lost_records"], 0, "{}", meta["events"]);
+    let text = run(&[Path::new("report"), &trace, Path::new("--matrix")]).succeeded().stdout;
+    assert!(text.contains("emulated") && !text.contains("real hardware"), "{text}");
 }

@@ -168,6 +168,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         start,
         start_time: SystemTime::now(),
         host_khz,
+        is_emulated: live.as_ref().is_some_and(|live| live.is_emulated),
     };
     let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
     let arena_path = arena.path();

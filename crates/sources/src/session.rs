@@ -49,6 +49,8 @@ pub struct Opening<'a, 'm> {
     pub start_time: SystemTime,
     /// Rate of order stamps.
     pub host_khz: u32,
+    /// The samples are no hardware's.
+    pub is_emulated: bool,
 }
 
 /// What is known when it has ended.
@@ -92,7 +94,7 @@ impl Opening<'_, '_> {
             order_khz: self.host_khz,
             clock_khz: self.config.clock_khz,
             clock_origin_cycles: if simulated { 0 } else { self.start.order },
-            simulated,
+            simulated: simulated || self.is_emulated,
             machine: serde_json::to_value(self.options.machine).unwrap_or(Value::Null),
             config: object(self.config()),
             host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),

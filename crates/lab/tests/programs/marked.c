@@ -3,7 +3,10 @@
  * Each of four nodes gets a block of PAGES pages, bound to it: where time passes by the clock, the kernel's NUMA balancing may move what is not
  * bound. Then each node's thread, pinned on its second CPU, loads every word of block b b + 1 times and stores every word of its own block once, each
  * in a region of its own; all that as many times as the argument says (1). Prints each block's address and, as move_pages says without moving
- * anything, the node of each of its pages (-1 for all that are not alike). */
+ * anything, the node of each of its pages (-1 for all that are not alike).
+ *
+ * With a second argument it does not end before what samples it has caught up: it makes the file of that name with `.done` behind it, and waits for one with
+ * `.drained`. */
 #define _GNU_SOURCE
 #include "mark.h"
 
@@ -35,6 +38,20 @@ static int node_of(volatile long *block) {
     return node;
 }
 
+/* Whether the samples had all been handed over within a minute. */
+static int wait_until_drained(const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "%s.done", name);
+    FILE *done = fopen(path, "w");
+    if (done == NULL || fclose(done) != 0) return 0;
+    snprintf(path, sizeof path, "%s.drained", name);
+    for (int i = 0; i < 60000; i++) {
+        if (access(path, F_OK) == 0) return 1;
+        usleep(1000);
+    }
+    return 0;
+}
+
 int main(int count, char **arguments) {
     int rounds = count > 1 ? atoi(arguments[1]) : 1;
     volatile long *block[NODES];
@@ -59,5 +76,5 @@ int main(int count, char **arguments) {
         for (int i = 0; i < WORDS; i++) block[node][i] = 1;
         np_mark(NP_MARK_END, NULL);
     }
-    return 0;
+    return count > 2 && !wait_until_drained(arguments[2]) ? 4 : 0;
 }

@@ -69,7 +69,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let (live, engine, refusals) = open(&scope, &options)?;
     let order_khz = start.calibrate(CALIBRATION);
     output::prepare(&options.output, options.existing)?;
-    let session = session(&who, engine, &options, start, start_time, order_khz);
+    let session =
+        SessionStart { simulated: live.is_emulated, ..session(&who, engine, &options, start, start_time, order_khz) };
     let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())
         .inspect_err(|_| output::discard(&options.output))?;
     let writer = SharedWriter::new(writer);

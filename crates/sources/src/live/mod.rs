@@ -4,6 +4,7 @@
 mod attach;
 mod aux;
 mod drain;
+mod emulated;
 pub mod event;
 mod homes;
 mod introduce;

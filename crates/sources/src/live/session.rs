@@ -19,6 +19,7 @@ use super::drain::LiveOutcome;
 use super::drain::LiveTotals;
 use super::drain::Reader;
 use super::drain::Reading;
+use super::emulated;
 use super::event::EventKind;
 use super::event::EventRequest;
 use super::news::News;
@@ -54,6 +55,8 @@ pub struct Live {
     events: Mutex<Option<EventSet>>,
     requests: Vec<EventRequest>,
     notes: Vec<String>,
+    /// Samples are no hardware's.
+    pub is_emulated: bool,
     wake: Wake,
     first: ClockPair,
     done: AtomicBool,
@@ -78,6 +81,9 @@ impl Live {
     /// # Errors
     /// No way of sampling works here, with the reasons and the remedies; or the kernel refuses after all.
     pub fn accesses(scope: &Scope, options: &RecordOptions<'_>) -> Result<Live, SourceError> {
+        if let Some(folder) = emulated::folder() {
+            return Live::emulated(scope, options, &folder);
+        }
         let facts = doctor::probe();
         let is_system = *scope == Scope::System;
         let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
@@ -96,6 +102,13 @@ impl Live {
         let size = RingSize { bytes: options.ring_bytes as usize };
         let set = EventSet::open(&plan.requests, scope, size)?;
         Live::new(set, plan.requests, plan.notes)
+    }
+
+    /// Reads the samples of an emulated PMU, beside the side band of the kernel itself.
+    fn emulated(scope: &Scope, options: &RecordOptions<'_>, folder: &Path) -> Result<Live, SourceError> {
+        let mut set = EventSet::open(&[], scope, RingSize { bytes: options.ring_bytes as usize })?;
+        let request = emulated::add(&mut set, folder)?;
+        Ok(Live { is_emulated: true, ..Live::new(set, vec![request], vec![emulated::note()])? })
     }
 
     /// Opens the page faults of a scope: those of the kernel on behalf of the programs as well, where this user may see them.
@@ -133,6 +146,7 @@ impl Live {
             events: Mutex::new(Some(set)),
             requests,
             notes,
+            is_emulated: false,
             wake,
             first: ClockPair::now(),
             done: AtomicBool::new(false),

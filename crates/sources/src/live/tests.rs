@@ -2,6 +2,8 @@
 //! (`numapilot_perf::testing`), are written into ring memory as the kernel writes them, around its end and with losses, read by the real reader, and
 //! finished and opened as any trace.
 
+mod rates;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
