@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_perf::Header;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
@@ -101,7 +102,6 @@ pub struct Reader<'a> {
     ready: Vec<Entry>,
     line: TimeLine,
     homes: Option<Homes>,
-    buffer: Vec<u8>,
     aux_piece: Vec<u8>,
     announced: Vec<Announcement>,
     /// Order stamp up to which records were handed on.
@@ -151,7 +151,6 @@ impl<'a> Reader<'a> {
             ready: Vec::new(),
             line: TimeLine::new(first, ClockPair::now()),
             homes: asks_homes.then(Homes::default),
-            buffer: Vec::new(),
             aux_piece: Vec::new(),
             announced: Vec::new(),
             handled: 0,
@@ -234,17 +233,17 @@ impl<'a> Reader<'a> {
 
     /// Copies the rings' records to the queue.
     fn take(&mut self) {
-        self.buffer.clear();
+        let mut bytes = self.queue.lend();
+        let mut start = bytes.len();
         let mut ends = Vec::with_capacity(self.events.rings.len());
         for ring in &mut self.events.rings {
-            self.outcome.corrupt_bytes += ring.ring.take(&mut self.buffer);
-            ends.push(self.buffer.len());
+            self.outcome.corrupt_bytes += ring.ring.take(&mut bytes);
+            ends.push(bytes.len());
         }
         // Read after the records were written, so that they lie between two pairs.
         self.line.add(ClockPair::now());
-        let mut start = 0;
         for (ring, end) in self.events.rings.iter().zip(ends) {
-            let mut records = Records::new(&self.buffer[start..end]);
+            let mut records = Records::new(&bytes[start..end]);
             for (header, body) in records.by_ref() {
                 if header.kind == kind::AUX
                     && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, _)) =
@@ -256,12 +255,13 @@ impl<'a> Reader<'a> {
                     self.queue.spe(&self.aux_piece, NO_TASK, ring.cpu);
                 }
                 let time = self.events.session.peek_time(header, body).map(|ns| self.line.order_of(ns));
-                self.queue.bytes(body);
-                self.queue.record(header, 0, time);
+                self.queue.record_at(header, start + Header::BYTES, body.len(), time);
+                start += usize::from(header.size);
             }
             self.outcome.corrupt_bytes += records.rest() as u64;
             start = end;
         }
+        self.queue.give_back(bytes);
     }
 
     /// Hands on what no later record can come before.

@@ -70,11 +70,16 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Copies `out.len()` bytes from `offset`, which the caller keeps within the mapping.
-    fn copy(&self, offset: usize, out: &mut [u8]) {
-        assert!(offset <= self.bytes && out.len() <= self.bytes - offset, "{} bytes at {offset}", out.len());
-        // SAFETY: the source lies within the mapping, by the line above; `out` is ours, so they do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), out.as_mut_ptr(), out.len()) };
+    /// Appends `count` bytes from `offset`, which the caller keeps within the mapping.
+    fn append(&self, offset: usize, count: usize, out: &mut Vec<u8>) {
+        assert!(offset <= self.bytes && count <= self.bytes - offset, "{count} bytes at {offset}");
+        out.reserve(count);
+        // SAFETY: the source lies within the mapping, by the first line; the target is room that was just reserved behind what `out` holds, and is
+        // filled before it counts as content.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), out.as_mut_ptr().add(out.len()), count);
+            out.set_len(out.len() + count);
+        }
     }
 }
 
@@ -147,9 +152,7 @@ impl Ring {
         let head = self.control.word(DATA_HEAD).load(Ordering::Acquire);
         let available = head.wrapping_sub(self.tail);
         if available <= self.data_bytes as u64 {
-            let at = out.len();
-            out.resize(at + available as usize, 0);
-            self.copy_wrapped(self.tail, &mut out[at..]);
+            self.append_wrapped(self.tail, available as usize, out);
         }
         self.tail = head;
         // Release: our reads of the records come before the kernel's next writes there.
@@ -157,14 +160,13 @@ impl Ring {
         if available <= self.data_bytes as u64 { 0 } else { available }
     }
 
-    /// Copies from stream position `at`, around the end of the data.
-    fn copy_wrapped(&self, at: u64, out: &mut [u8]) {
+    /// Appends `count` bytes from stream position `at` on, around the end of the data.
+    fn append_wrapped(&self, at: u64, count: usize, out: &mut Vec<u8>) {
         // The size is a power of two, so the mask is the remainder.
         let start = (at & (self.data_bytes as u64 - 1)) as usize;
-        let first = out.len().min(self.data_bytes - start);
-        let (before, after) = out.split_at_mut(first);
-        self.control.copy(self.data_offset + start, before);
-        self.control.copy(self.data_offset, after);
+        let first = count.min(self.data_bytes - start);
+        self.control.append(self.data_offset + start, first, out);
+        self.control.append(self.data_offset, count - first, out);
     }
 
     /// Maps an AUX area of `bytes` (a power of two of pages) behind the data. The event's PMU must have one.
@@ -190,11 +192,8 @@ impl Ring {
         if start < end {
             let (from, length) = ((start % size) as usize, (end - start) as usize);
             let first = length.min(aux.bytes - from);
-            let at = out.len();
-            out.resize(at + length, 0);
-            let (before, after) = out[at..].split_at_mut(first);
-            aux.copy(from, before);
-            aux.copy(0, after);
+            aux.append(from, first, out);
+            aux.append(0, length - first, out);
         }
         self.control.word(AUX_TAIL).store(offset.saturating_add(bytes), Ordering::Release);
     }

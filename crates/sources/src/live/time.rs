@@ -107,6 +107,11 @@ fn place(from: ClockPair, to: ClockPair, raw_ns: u64) -> u64 {
     if ns <= 0 {
         return from.order;
     }
+    // Between two looks everything fits 64 bits, whose division is several times as fast.
+    let near = raw_ns.checked_sub(from.raw_ns).zip(to.order.checked_sub(from.order));
+    if let Some(product) = near.and_then(|(since, ticks)| since.checked_mul(ticks)) {
+        return from.order.saturating_add(product.div_ceil(to.raw_ns - from.raw_ns));
+    }
     // Rounded up, to stay on the late side.
     let distance = (i128::from(raw_ns) - i128::from(from.raw_ns)) * ticks;
     let order = i128::from(from.order) + distance.div_euclid(ns) + i128::from(distance.rem_euclid(ns) != 0);

@@ -56,6 +56,22 @@ impl Queue {
         &self.bytes[self.last.0..self.last.0 + self.last.1]
     }
 
+    /// Lends out where bodies are kept, to put more behind them; to be [given back](Queue::give_back).
+    pub fn lend(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Takes the bodies back.
+    pub fn give_back(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
+    /// Queues a record whose body stands at `start` among those kept.
+    pub fn record_at(&mut self, header: Header, start: usize, length: usize, time: Option<u64>) {
+        self.last = (start, length);
+        self.record(header, 0, time);
+    }
+
     /// Queues the record whose body was kept last.
     pub fn record(&mut self, header: Header, offset: u64, time: Option<u64>) {
         let time = time.unwrap_or(self.previous);
