@@ -2,8 +2,8 @@
  * on into rings laid out as an event's memory (`struct perf_event_mmap_page`), one for each CPU, around their ends, stamped with this moment, and counted as
  * lost where a ring has no room: what a recorder maps and reads as the kernel's own.
  *
- * feeder SAMPLES FOLDER CPUS PAGES PERIOD NAME: makes FOLDER/ring.N and FOLDER/event, then FOLDER/ready; ends when NAME.done is there and all samples are handed
- * over, which NAME.drained says. */
+ * feeder SAMPLES FOLDER CPUS PAGES PERIOD NAME: makes FOLDER/ring.N and FOLDER/event, then FOLDER/ready; ends when NAME.done is there and all samples are
+ * handed over, which NAME.drained says. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/perf_event.h>

@@ -40,8 +40,8 @@ pub fn folder() -> Option<PathBuf> {
 /// What is said of a recording of one.
 pub fn note() -> String {
     format!(
-        "emulated: the samples are those of an emulated PMU (`{NAME}`), which {VARIABLE} names, not of hardware; latencies are modelled, and samples are stamped when they \
-         were handed over"
+        "emulated: the samples are those of an emulated PMU (`{NAME}`), which {VARIABLE} names, not of hardware; latencies are modelled, and samples are \
+         stamped when they were handed over"
     )
 }
 

@@ -1,12 +1,16 @@
 //! What a sample costs on its way from a ring to the trace's files, kept or discarded: rings full of synthesised records, drained by the recorder's own
-//! reader on one core. Prints figures, and holds nothing to them: `tools/bench` runs it in a release build.
+//! reader on one core. It holds that every one arrives (or is counted as discarded), and prints what they cost; `tools/bench` runs it in a release build with
+//! NUMAPILOT_TEST_FULL=1, which makes the rings and rounds enough for figures.
 
 use std::time::Duration;
 
 use super::*;
 
-const ACCESSES: u64 = 20_000;
-const ROUNDS: usize = 15;
+/// Accesses of a round, and rounds.
+fn extent() -> (u64, usize) {
+    if std::env::var_os("NUMAPILOT_TEST_FULL").is_some() { (20_000, 15) } else { (2_000, 3) }
+}
+
 const RING_BYTES: u64 = 8 << 20;
 
 /// CPU time of this thread, nanoseconds.
@@ -56,17 +60,18 @@ fn without_address(record: &[u8], session: &Session) -> Vec<u8> {
 
 /// Nanoseconds of one core per sample: median, least, greatest of the rounds.
 fn cost(recording: &DataFile, is_ibs: bool, is_kept: bool) -> [f64; 3] {
+    let (accesses, rounds) = extent();
     let mut lab = Lab::new(recording, RING_BYTES, 0);
     std::thread::sleep(Duration::from_millis(5));
     let (attr, begins, ends) =
-        (lab.attr.clone(), streams::truth(1)[0].time, streams::truth(ACCESSES).pop().unwrap().time);
-    let (truths, span) = (streams::truth(ACCESSES), ends - begins + 1_000_000);
+        (lab.attr.clone(), streams::truth(1)[0].time, streams::truth(accesses).pop().unwrap().time);
+    let (truths, span) = (streams::truth(accesses), ends - begins + 1_000_000);
     let mut kernels = std::mem::take(&mut lab.kernels);
     let session = lab.events.as_ref().unwrap().session.clone();
     let (mut reader, writer) = lab.reader(EventFact { is_ibs, ..EventFact::default() });
     let is_sample = |record: &&Vec<u8>| u32::from_le_bytes(record[..4].try_into().unwrap()) == kind::SAMPLE;
     let mut costs = Vec::new();
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds {
         let shift = ClockPair::now().raw_ns - span - begins;
         let mut rings = [Vec::new(), Vec::new()];
         // Processes and mappings come once.
@@ -82,7 +87,7 @@ fn cost(recording: &DataFile, is_ibs: bool, is_kept: bool) -> [f64; 3] {
         reader.look(false).unwrap();
         // What a look takes goes on after the next.
         reader.look(false).unwrap();
-        let spent = (cpu_ns() - start) / ACCESSES as f64;
+        let spent = (cpu_ns() - start) / accesses as f64;
         // The first round meets cold memory.
         if round > 0 {
             costs.push(spent);
@@ -90,23 +95,23 @@ fn cost(recording: &DataFile, is_ibs: bool, is_kept: bool) -> [f64; 3] {
         std::thread::sleep(Duration::from_nanos(span));
     }
     let outcome = reader.run(&AtomicBool::new(true), &AtomicBool::new(false));
-    let all = ACCESSES * (ROUNDS as u64 + 1);
+    let all = accesses * (rounds as u64 + 1);
     let kept = if is_kept { all } else { 0 };
     assert_eq!((outcome.counts.samples, outcome.counts.accesses, outcome.counts.lost), (all, kept, 0));
     assert_eq!((outcome.corrupt_bytes, outcome.counts.undecodable), (0, 0));
     drop(writer);
     costs.sort_by(f64::total_cmp);
-    [costs[ROUNDS / 2], costs[0], costs[ROUNDS - 1]]
+    [costs[rounds / 2], costs[0], costs[rounds - 1]]
 }
 
 #[test]
-#[ignore = "prints costs; tools/bench runs it"]
 fn costs_of_samples() {
     let start = HostInstant::now();
     let cycles_per_ns = f64::from(start.calibrate(Duration::from_millis(50))) / 1e6;
+    let (accesses, _) = extent();
     let kinds = [
-        ("IBS, registers", streams::ibs(ACCESSES), true),
-        ("PEBS, call chain", streams::pebs(ACCESSES, Endian::Little), false),
+        ("IBS, registers", streams::ibs(accesses), true),
+        ("PEBS, call chain", streams::pebs(accesses, Endian::Little), false),
     ];
     for (name, recording, is_ibs) in kinds {
         for (what, is_kept) in [("kept", true), ("discarded", false)] {
