@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_machine::NodeId;
 use thiserror::Error;
 
 /// Why the kernel's answer cannot be had.
@@ -23,6 +24,41 @@ pub enum KernelError {
         pid: u32,
         /// The system's answer.
         source: io::Error,
+    },
+    /// The caller may not move that process's pages.
+    #[error(
+        "pages of process {pid} may not be moved ({source}); run as its user or as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE"
+    )]
+    MayNotMove {
+        /// Process.
+        pid: u32,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The process may not use that node's memory.
+    #[error(
+        "process {pid} may not have memory on node {node}: its cpuset leaves it out (`Mems_allowed_list` in /proc/{pid}/status); choose \
+         another node or widen the cpuset"
+    )]
+    ForbiddenNode {
+        /// Process.
+        pid: u32,
+        /// Node.
+        node: NodeId,
+    },
+    /// Nothing can be put there.
+    #[error("node {node} has no memory here; `numapilot topo` shows the nodes that there are")]
+    NoMemoryNode {
+        /// Node.
+        node: NodeId,
+    },
+    /// More than can be looked after.
+    #[error("more than {limit} {what} at once; name fewer of them")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
     },
     /// This kernel has no such call: built without NUMA support, say, or filtered in a container.
     #[error(

@@ -5,6 +5,9 @@
 //! is tested on captured text. Processes end at any moment and their numbers come back: whoever asks about a pid gets
 //! [`KernelError::Gone`] as an ordinary answer. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
 
+pub mod actuator;
+pub mod affinity;
+pub mod census;
 mod error;
 pub mod maps;
 pub mod memory;

@@ -67,6 +67,74 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
+/// What `/proc/PID/stat` (or that of a thread) says, as far as it is needed here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Name (`comm`).
+    pub name: String,
+    /// State: R, S, D, Z, ...
+    pub state: u8,
+    /// Clock ticks since boot at which it started: with the number, which process is meant.
+    pub start_ticks: u64,
+    /// CPU on which it ran last.
+    pub cpu: u32,
+    /// Where its program's code and its stack begin, which another program image changes; 0 or 1 where the caller may not know.
+    pub image: (u64, u64),
+}
+
+/// Reads `/proc/PID/stat`.
+///
+/// # Errors
+/// It has ended.
+pub fn stat(pid: u32) -> Result<Stat, KernelError> {
+    stat_at(PathBuf::from(format!("/proc/{pid}/stat")), pid)
+}
+
+/// The same of a thread.
+///
+/// # Errors
+/// It has ended.
+pub fn stat_of_thread(pid: u32, tid: u32) -> Result<Stat, KernelError> {
+    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), tid)
+}
+
+fn stat_at(path: PathBuf, pid: u32) -> Result<Stat, KernelError> {
+    let text = fs::read(&path).map_err(|source| KernelError::of_file(path.clone(), pid, source))?;
+    parse_stat(&text).ok_or(KernelError::Nonsense { path, line: 1, what: "this is no line of a process" })
+}
+
+/// Fields as in proc(5); the name stands in parentheses and may hold anything.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|&byte| byte == b'(')?;
+    let close = text.iter().rposition(|&byte| byte == b')')?;
+    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    // The first of these is field 3.
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        name,
+        state: *fields.first()?.as_bytes().first()?,
+        start_ticks: number(22)?,
+        cpu: number(39).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(0),
+        image: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
+    })
+}
+
+/// Nanoseconds for which a thread has run (`schedstat`); `None` where it is gone, or the kernel keeps no such count.
+#[must_use]
+pub fn ran_ns(pid: u32, tid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The real user of a process; `None` where it is gone.
+#[must_use]
+pub fn user_of(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// A process held by descriptor: it means the process that had the number when it was opened, whoever has it later (pidfd_open, Linux 5.3).
 #[derive(Debug)]
 pub struct Process {
@@ -134,6 +202,18 @@ mod tests {
         assert!(threads_of(pid).unwrap().contains(&pid));
         assert!(!name_of(pid, pid).is_empty());
         assert_eq!(parent_of(pid), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn a_line_of_stat_is_read_whatever_the_name() {
+        let line = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 5 18446744073709551615 111 222 333 0 0 0 0 0 0 0 0 17 3 0 0";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, 0));
+        assert_eq!(stat.image, (111, 333));
+        assert_eq!(parse_stat(b"7 (x"), None);
+        let own = std::process::id();
+        assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);
+        assert!(user_of(own).is_some());
     }
 
     #[test]

@@ -131,6 +131,26 @@ impl Machine {
         model::read(text, file, MachineSource::Model { path: file.into() })
     }
 
+    /// The same machine with idle latencies and memory bandwidths (bytes per second) filled in where nobody knows them: for models of a live system that
+    /// tells nothing. Whoever asks says what was assumed.
+    pub fn filled_in(
+        &self,
+        latency_ns: impl Fn(NodeId, NodeId) -> f64,
+        bandwidth_bytes_per_s: f64,
+    ) -> Result<Self, Problem> {
+        let mut parts = self.parts.clone();
+        for (row, from) in parts.idle_latency_ns.iter_mut().zip(&self.parts.nodes) {
+            let reachable = |to: &Node| from.has_cpus() && to.has_memory();
+            for (known, to) in row.iter_mut().zip(&self.parts.nodes).filter(|(_, to)| reachable(to)) {
+                known.get_or_insert_with(|| latency_ns(from.id, to.id));
+            }
+        }
+        for node in parts.nodes.iter_mut().filter(|node| node.has_memory()) {
+            node.memory_bandwidth_bytes_per_s.get_or_insert(bandwidth_bytes_per_s);
+        }
+        Self::try_from(parts)
+    }
+
     /// Where links are known, every node must reach every other: a request goes one way and its answer the other.
     fn check_connected(&self) -> Result<(), Problem> {
         if self.parts.links.is_empty() {

@@ -30,6 +30,12 @@ pub trait Policy {
     /// Looks at what happened and orders. Orders are carried out in their sequence.
     fn decide(&mut self, seen: &Observation) -> Vec<Action>;
 
+    /// Whether it remembers samples from decision to decision. To one that does not, an environment with few samples may show, beside a page's new ones,
+    /// others that it has kept.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// One line on what it did last and why, for logs and `explain`; empty if nothing.
     fn explain(&self) -> String {
         String::new()

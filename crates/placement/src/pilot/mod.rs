@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use numapilot_machine::Machine;
 use numapilot_traffic::MemorySystem;
 
-use crate::action::Action;
+use crate::action::{Action, Refusal};
 use crate::error::PlacementError;
 use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
@@ -132,6 +132,12 @@ impl Pilot {
         for (page, to) in Guard::carried_out(&seen.outcomes) {
             self.memory.now_at(page, to);
         }
+        // Somebody else has moved it there: the kernel's own balancing, say.
+        for outcome in seen.outcomes.iter().filter(|outcome| outcome.result == Err(Refusal::AlreadyThere)) {
+            if let Action::Migrate { page, to } = outcome.action {
+                self.memory.now_at(page, to);
+            }
+        }
         self.memory.keep_mapped(&seen.mapped);
         self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
         for (page, home) in &seen.collapses {
@@ -223,6 +229,10 @@ impl Policy for Pilot {
             return undone;
         }
         self.gain(seen)
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self) -> String {

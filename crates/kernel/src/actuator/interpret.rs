@@ -1,0 +1,190 @@
+//! What the kernel's answers to `move_pages` mean (`do_pages_move` in `mm/migrate.c`): pure, over a trait for the two calls.
+//!
+//! The call may return 0: every page has its status. It may return a count above 0: so many did not move, and the statuses of some or all were not
+//! written. It may fail with ENOMEM after moving some. Unwritten statuses are known by a mark that the kernel never writes, and those pages are asked after.
+
+use numapilot_machine::NodeId;
+
+use super::PageFate;
+use crate::error::KernelError;
+use crate::memory::PageState;
+
+/// No errno and no node: a status that the kernel has not written.
+pub(super) const UNWRITTEN: i32 = i32::MIN;
+
+/// One call: pages of one process to one node.
+pub(super) struct Batch<'a> {
+    pub pid: u32,
+    pub addresses: &'a [u64],
+    pub to: NodeId,
+}
+
+/// How a call ended as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// Every status is written.
+    Complete,
+    /// Some pages stayed; statuses may be missing.
+    Partial,
+    /// The target had no room for some; statuses may be missing.
+    NoMemory,
+}
+
+/// The kernel.
+pub(super) trait Calls {
+    /// Where pages are.
+    fn query(&mut self, pid: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError>;
+    /// Moves pages to one node. Statuses go to `status`, which has as many elements as there are addresses.
+    fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError>;
+}
+
+/// What a page's place before moving settles already.
+pub(super) fn before(state: PageState, to: NodeId) -> Option<PageFate> {
+    match state {
+        PageState::On(node) if node == to => Some(PageFate::AlreadyThere),
+        PageState::On(_) | PageState::Busy | PageState::Shared => None,
+        PageState::Absent => Some(PageFate::Gone),
+        PageState::Unmapped => Some(PageFate::Unmovable),
+        PageState::Other(status) => Some(PageFate::Other(-status)),
+    }
+}
+
+/// Moves a batch. `None` for a page: busy, to be tried again.
+pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Option<PageFate>>, KernelError> {
+    let mut status = vec![UNWRITTEN; batch.addresses.len()];
+    let end = calls.move_to(batch, &mut status)?;
+    let mut fates: Vec<Option<PageFate>> = status.iter().map(|&status| after(status, batch.to)).collect();
+    let unknown: Vec<usize> = (0..status.len()).filter(|&at| status[at] == UNWRITTEN).collect();
+    if unknown.is_empty() {
+        return Ok(fates);
+    }
+    let addresses: Vec<u64> = unknown.iter().map(|&at| batch.addresses[at]).collect();
+    let states = calls.query(batch.pid, &addresses)?;
+    for (at, state) in unknown.into_iter().zip(states) {
+        fates[at] = match before(state, batch.to) {
+            Some(PageFate::AlreadyThere) => Some(PageFate::Moved),
+            None if end == CallEnd::NoMemory => Some(PageFate::NoRoom),
+            other => other,
+        };
+    }
+    Ok(fates)
+}
+
+/// What a written status says.
+fn after(status: i32, to: NodeId) -> Option<PageFate> {
+    match (u16::try_from(status), -i64::from(status) as i32) {
+        (Ok(node), _) if node == to.0 => Some(PageFate::Moved),
+        // Left where it is, without a reason: somebody held it.
+        (Ok(_), _) | (_, libc::EBUSY | libc::EAGAIN) => None,
+        (_, libc::ENOENT) => Some(PageFate::Gone),
+        (_, libc::EACCES) => Some(PageFate::Shared),
+        (_, libc::EFAULT) => Some(PageFate::Unmovable),
+        (_, libc::ENOMEM) => Some(PageFate::NoRoom),
+        (_, errno) => Some(PageFate::Other(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A kernel that answers as the real one may, held to: every page has a fate, and the fate is true.
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a page does when it is to be moved.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Page {
+        Movable,
+        Busy,
+        Shared,
+        Absent,
+        Zero,
+    }
+
+    struct Kernel {
+        pages: BTreeMap<u64, (Page, NodeId)>,
+        room: usize,
+    }
+
+    impl Calls for Kernel {
+        fn query(&mut self, _: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+            let state = |address| match self.pages[address] {
+                (Page::Absent, _) => PageState::Absent,
+                (Page::Zero, _) => PageState::Unmapped,
+                (_, node) => PageState::On(node),
+            };
+            Ok(addresses.iter().map(state).collect())
+        }
+
+        /// As `do_pages_move`: pages are gathered until one cannot be, then the gathered ones move; if some of them stay, the call ends there.
+        fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError> {
+            let mut start = 0;
+            for at in 0..=batch.addresses.len() {
+                let error = batch.addresses.get(at).and_then(|address| match self.pages[address].0 {
+                    Page::Absent => Some(libc::ENOENT),
+                    Page::Shared => Some(libc::EACCES),
+                    Page::Zero => Some(libc::EFAULT),
+                    Page::Movable | Page::Busy => None,
+                });
+                if at < batch.addresses.len() && error.is_none() {
+                    continue;
+                }
+                let mut stayed = false;
+                for address in &batch.addresses[start..at] {
+                    let page = self.pages.get_mut(address).expect("a page");
+                    if self.room == 0 && page.1 != batch.to {
+                        return Ok(CallEnd::NoMemory);
+                    }
+                    if page.0 == Page::Busy {
+                        stayed = true;
+                    } else if page.1 != batch.to {
+                        page.1 = batch.to;
+                        self.room -= 1;
+                    }
+                }
+                if stayed {
+                    return Ok(CallEnd::Partial);
+                }
+                status[start..at].fill(i32::from(batch.to.0));
+                if let Some(error) = error {
+                    status[at] = -error;
+                }
+                start = at + 1;
+            }
+            Ok(CallEnd::Complete)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_page_gets_its_true_fate(kinds in prop::collection::vec(0..12_u8, 1..60), room in 0..80_usize) {
+            let kind = |number: &u8| match number {
+                0 => Page::Busy,
+                1 => Page::Shared,
+                2 => Page::Absent,
+                3 => Page::Zero,
+                _ => Page::Movable,
+            };
+            let pages = kinds.iter().enumerate().map(|(at, number)| (at as u64 * 4096, (kind(number), NodeId(0))));
+            let mut kernel = Kernel { pages: pages.collect(), room };
+            let addresses: Vec<u64> = kernel.pages.keys().copied().collect();
+            let fates = batch(&mut kernel, &Batch { pid: 1, addresses: &addresses, to: NodeId(2) }).unwrap();
+            prop_assert_eq!(fates.len(), addresses.len());
+            for (address, fate) in addresses.iter().zip(fates) {
+                let (page, node) = kernel.pages[address];
+                match fate {
+                    Some(PageFate::Moved) => prop_assert_eq!(node, NodeId(2)),
+                    Some(PageFate::Gone) => prop_assert_eq!(page, Page::Absent),
+                    Some(PageFate::Unmovable) => prop_assert_eq!(page, Page::Zero),
+                    Some(PageFate::Shared) => prop_assert_eq!(page, Page::Shared),
+                    Some(PageFate::NoRoom) => prop_assert!(node == NodeId(0) && kernel.room == 0),
+                    None => prop_assert_eq!(node, NodeId(0)),
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Moving pages between nodes: what [`Mover`] makes of many wishes for single pages.
+//!
+//! * It asks first where pages are and drops those at home: the kernel flushes its list at each of them, which costs as much as a small move.
+//! * It sorts by target and address, so that a call moves up to thousands of pages ([`MoveOptions::batch_pages`]).
+//! * Where huge pages may be, it sends one address of each and looks what came along: two addresses of one huge page in one call end the batch.
+//! * Every page gets one [`PageFate`]. A call that says only how many pages stayed is followed by a question where they are. What is busy is tried again, in
+//!   smaller and smaller calls, so that one stubborn page does not hold up others.
+//! * It keeps to a rate ([`Pace`]) and leaves memory free on every node ([`room`]).
+//!
+//! Processes may end, exec and remap at any instant: pages that are gone are counted, and a process that has ended is no error.
+
+mod interpret;
+pub mod pace;
+pub mod room;
+mod syscall;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::NodeId;
+
+use crate::error::KernelError;
+use crate::task::Process;
+use interpret::Batch;
+use interpret::Calls;
+use pace::Pace;
+use syscall::System;
+
+/// A page that is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wish {
+    /// Where to.
+    pub to: NodeId,
+    /// Address of the page's first byte.
+    pub address: u64,
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PageFate {
+    /// Nothing yet: the rate, a stop or an error came first.
+    #[default]
+    NotTried,
+    /// It is on its target now.
+    Moved,
+    /// It was there before.
+    AlreadyThere,
+    /// Nothing is there: never touched, unmapped, swapped out, or the process has ended.
+    Gone,
+    /// In use by the kernel or a device, after every try.
+    Busy,
+    /// The target has no room, or would have less than the guard leaves free.
+    NoRoom,
+    /// Shared with other processes, and the caller may not move such pages (CAP_SYS_NICE).
+    Shared,
+    /// No page of anybody: the kernel's zero page, device memory, or an address that is not mapped.
+    Unmovable,
+    /// Another answer, as an errno.
+    Other(i32),
+}
+
+/// Counts of pages (of the system's base size) by fate: they add up to the wishes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// By fate.
+    pub moved: u64,
+    /// By fate.
+    pub already_there: u64,
+    /// By fate.
+    pub gone: u64,
+    /// By fate.
+    pub busy: u64,
+    /// By fate.
+    pub no_room: u64,
+    /// By fate.
+    pub shared: u64,
+    /// By fate.
+    pub unmovable: u64,
+    /// By fate.
+    pub other: u64,
+    /// By fate.
+    pub not_tried: u64,
+}
+
+impl Tally {
+    /// Counts fates.
+    #[must_use]
+    pub fn of(fates: &[PageFate]) -> Tally {
+        let mut tally = Tally::default();
+        fates.iter().for_each(|fate| *tally.of_fate(*fate) += 1);
+        tally
+    }
+
+    fn of_fate(&mut self, fate: PageFate) -> &mut u64 {
+        match fate {
+            PageFate::NotTried => &mut self.not_tried,
+            PageFate::Moved => &mut self.moved,
+            PageFate::AlreadyThere => &mut self.already_there,
+            PageFate::Gone => &mut self.gone,
+            PageFate::Busy => &mut self.busy,
+            PageFate::NoRoom => &mut self.no_room,
+            PageFate::Shared => &mut self.shared,
+            PageFate::Unmovable => &mut self.unmovable,
+            PageFate::Other(_) => &mut self.other,
+        }
+    }
+
+    /// Names and counts, in the order in which they are shown.
+    #[must_use]
+    pub fn by_name(&self) -> [(&'static str, u64); 9] {
+        [
+            ("moved", self.moved),
+            ("already there", self.already_there),
+            ("gone", self.gone),
+            ("busy", self.busy),
+            ("no room", self.no_room),
+            ("shared", self.shared),
+            ("not movable", self.unmovable),
+            ("other", self.other),
+            ("not tried", self.not_tried),
+        ]
+    }
+
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Tally) {
+        self.moved += other.moved;
+        self.already_there += other.already_there;
+        self.gone += other.gone;
+        self.busy += other.busy;
+        self.no_room += other.no_room;
+        self.shared += other.shared;
+        self.unmovable += other.unmovable;
+        self.other += other.other;
+        self.not_tried += other.not_tried;
+    }
+
+    /// All pages.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_name().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// How to move.
+#[derive(Clone, Copy, Debug)]
+pub struct MoveOptions {
+    /// Pages per system call.
+    pub batch_pages: usize,
+    /// Bytes per second at most; `None`: any number.
+    pub bytes_per_s: Option<u64>,
+    /// Whether to wait for the rate; else what comes too early is left [`PageFate::NotTried`].
+    pub waits: bool,
+    /// Calls for a page that is busy.
+    pub tries: u32,
+    /// Between two of them.
+    pub retry_wait: Duration,
+    /// Bytes to leave available on every node.
+    pub keep_bytes: u64,
+    /// Also pages that several processes map (MPOL_MF_MOVE_ALL), which takes CAP_SYS_NICE.
+    pub shared: bool,
+}
+
+impl Default for MoveOptions {
+    fn default() -> MoveOptions {
+        MoveOptions {
+            batch_pages: 4096,
+            bytes_per_s: None,
+            waits: true,
+            tries: 4,
+            retry_wait: Duration::from_millis(2),
+            keep_bytes: 16 << 20,
+            shared: false,
+        }
+    }
+}
+
+/// What came of wishes.
+#[derive(Clone, Debug, Default)]
+pub struct Moved {
+    /// Of each wish, in the order of the wishes.
+    pub fates: Vec<PageFate>,
+    /// The same, counted.
+    pub tally: Tally,
+    /// Nanoseconds in system calls that move.
+    pub moving_ns: u64,
+    /// System calls that move.
+    pub calls: u64,
+}
+
+/// Bytes of a page of the base size.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Bytes of a transparent huge page; of a base page where the system has none.
+#[must_use]
+pub fn huge_bytes() -> u64 {
+    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
+    text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or_else(page_bytes)
+}
+
+/// Moves pages; keeps buffers, the rate and what it knows of the nodes' memory from call to call.
+#[derive(Debug)]
+pub struct Mover {
+    options: MoveOptions,
+    pace: Pace,
+    started: Instant,
+    huge_bytes: u64,
+    system: System,
+}
+
+impl Mover {
+    /// With these options.
+    #[must_use]
+    pub fn new(options: MoveOptions) -> Mover {
+        let system = System::new(options.shared);
+        Mover {
+            options,
+            pace: Pace::new(options.bytes_per_s),
+            started: Instant::now(),
+            huge_bytes: huge_bytes(),
+            system,
+        }
+    }
+
+    /// Moves pages of `process` (`None`: this process). `may_be_huge` are address ranges, ascending and disjoint, in which huge pages may be.
+    /// `goes_on` is asked before every call, with the pages that moved so far; after a `false` the rest is not tried.
+    ///
+    /// # Errors
+    /// The caller may not move this process's pages, or a target is no node with memory, or one that the process's cpuset forbids. A process that has
+    /// ended is no error: its pages are gone.
+    pub fn run(
+        &mut self,
+        process: Option<&Process>,
+        wishes: &[Wish],
+        may_be_huge: &[(u64, u64)],
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Moved, KernelError> {
+        let pid = process.map_or(0, Process::pid);
+        let mut work = Work {
+            wishes,
+            fates: vec![PageFate::NotTried; wishes.len()],
+            moving: Duration::ZERO,
+            calls: 0,
+            moved: 0,
+            room: BTreeMap::new(),
+            pid,
+        };
+        let pending = match self.look(&mut work) {
+            Ok(pending) => pending,
+            Err(KernelError::Gone { .. }) => {
+                work.fates.fill(PageFate::Gone);
+                return Ok(work.done());
+            }
+            Err(error) => return Err(error),
+        };
+        let (mut now, mut later) = self.heads(wishes, pending, may_be_huge);
+        let mut tries: u32 = 0;
+        while !now.is_empty() {
+            let batch = (self.options.batch_pages.max(1) >> (3 * tries).min(31)).max(1);
+            let again = self.pass(&mut work, process, &now, batch, goes_on)?;
+            let Some(mut again) = again else { return Ok(work.done()) };
+            tries += 1;
+            if !later.is_empty() {
+                // What came along with the heads of huge pages is home now.
+                self.came_along(&mut work, &mut later)?;
+                again.append(&mut later);
+                again.sort_unstable();
+                tries = tries.saturating_sub(1);
+            }
+            if tries >= self.options.tries {
+                again.iter().for_each(|&index| work.fates[index] = PageFate::Busy);
+                break;
+            }
+            if tries > 0 && !again.is_empty() {
+                std::thread::sleep(self.options.retry_wait);
+            }
+            now = again;
+        }
+        Ok(work.done())
+    }
+
+    /// Where everything is. Returns the wishes that are left, by target and address.
+    fn look(&mut self, work: &mut Work<'_>) -> Result<Vec<usize>, KernelError> {
+        let mut order: Vec<usize> = (0..work.wishes.len()).collect();
+        if !work.wishes.is_sorted() {
+            order.sort_unstable_by_key(|&index| work.wishes[index]);
+        }
+        let addresses: Vec<u64> = order.iter().map(|&index| work.wishes[index].address).collect();
+        let states = self.system.query(work.pid, &addresses)?;
+        let mut left = Vec::with_capacity(order.len());
+        for (index, state) in order.into_iter().zip(states) {
+            match interpret::before(state, work.wishes[index].to) {
+                Some(fate) => work.fates[index] = fate,
+                None => left.push(index),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Wishes to send first, and those that may come along with one of them.
+    fn heads(&self, wishes: &[Wish], pending: Vec<usize>, ranges: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+        if ranges.is_empty() || self.huge_bytes <= page_bytes() {
+            return (pending, Vec::new());
+        }
+        let mut last = None;
+        let is_huge = |address: u64| {
+            let next = ranges.partition_point(|range| range.0 <= address);
+            next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
+        };
+        pending.into_iter().partition(|&index| {
+            let Wish { to, address } = wishes[index];
+            let block = (to, address / self.huge_bytes);
+            let is_head = !is_huge(address) || last != Some(block);
+            last = Some(block);
+            is_head
+        })
+    }
+
+    fn came_along(&mut self, work: &mut Work<'_>, later: &mut Vec<usize>) -> Result<(), KernelError> {
+        let addresses: Vec<u64> = later.iter().map(|&index| work.wishes[index].address).collect();
+        let states = match self.system.query(work.pid, &addresses) {
+            Ok(states) => states,
+            Err(KernelError::Gone { .. }) => {
+                later.drain(..).for_each(|index| work.fates[index] = PageFate::Gone);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut states = states.into_iter();
+        later.retain(|&index| {
+            let fate = states.next().and_then(|state| interpret::before(state, work.wishes[index].to));
+            let fate = fate.map(|fate| if fate == PageFate::AlreadyThere { PageFate::Moved } else { fate });
+            fate.is_none_or(|fate| {
+                work.fates[index] = fate;
+                false
+            })
+        });
+        Ok(())
+    }
+
+    /// One call after the other over `indexes`. Returns those to try again; `None`: no more, whatever is left.
+    fn pass(
+        &mut self,
+        work: &mut Work<'_>,
+        process: Option<&Process>,
+        indexes: &[usize],
+        batch: usize,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Vec<usize>>, KernelError> {
+        let mut again = Vec::new();
+        let same_target = indexes.chunk_by(|a, b| work.wishes[*a].to == work.wishes[*b].to);
+        let parts: Vec<&[usize]> = same_target.flat_map(|run| run.chunks(batch)).collect();
+        for part in parts {
+            let to = work.wishes[part[0]].to;
+            if !goes_on(work.moved) || !self.may_go() {
+                return Ok(None);
+            }
+            if process.is_some_and(|process| !process.is_running()) {
+                work.fates
+                    .iter_mut()
+                    .filter(|fate| **fate == PageFate::NotTried)
+                    .for_each(|fate| *fate = PageFate::Gone);
+                return Ok(None);
+            }
+            let fits = self.fits(work, to, part.len());
+            let (part, too_many) = part.split_at(fits);
+            too_many.iter().for_each(|&index| work.fates[index] = PageFate::NoRoom);
+            if part.is_empty() {
+                continue;
+            }
+            let addresses: Vec<u64> = part.iter().map(|&index| work.wishes[index].address).collect();
+            let begun = Instant::now();
+            let answer = interpret::batch(&mut self.system, &Batch { pid: work.pid, addresses: &addresses, to });
+            work.moving += begun.elapsed();
+            work.calls += 1;
+            let answer = match answer {
+                Err(KernelError::Gone { .. }) => vec![Some(PageFate::Gone); part.len()],
+                other => other?,
+            };
+            let mut moved = 0;
+            for (&index, fate) in part.iter().zip(answer) {
+                moved += u64::from(fate == Some(PageFate::Moved));
+                match fate {
+                    Some(fate) => work.fates[index] = fate,
+                    None => again.push(index),
+                }
+            }
+            work.moved += moved;
+            let bytes = moved * page_bytes();
+            self.pace.spend(self.now_ns(), bytes);
+            work.room.entry(to.0).and_modify(|left| *left = left.saturating_sub(bytes));
+        }
+        Ok(Some(again))
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the rate allows another call, after waiting for it where that is wanted.
+    fn may_go(&self) -> bool {
+        loop {
+            let wait = self.pace.wait_ns(self.now_ns());
+            if wait == 0 {
+                return true;
+            }
+            if !self.options.waits {
+                return false;
+            }
+            std::thread::sleep(Duration::from_nanos(wait));
+        }
+    }
+
+    /// How many of `pages` a node has room for beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
+    fn fits(&self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
+        let need = pages as u64 * page_bytes();
+        let left = work.room.get(&to.0).copied().filter(|left| *left >= need);
+        let left = left.unwrap_or_else(|| match room::of_node(to) {
+            Ok(memory) => memory.available_bytes().saturating_sub(self.options.keep_bytes),
+            Err(_) => u64::MAX,
+        });
+        work.room.insert(to.0, left);
+        usize::try_from(left / page_bytes()).unwrap_or(usize::MAX).min(pages)
+    }
+}
+
+/// One run.
+struct Work<'a> {
+    wishes: &'a [Wish],
+    fates: Vec<PageFate>,
+    moving: Duration,
+    calls: u64,
+    moved: u64,
+    /// Bytes that nodes can take, as last read and counted down since.
+    room: BTreeMap<u16, u64>,
+    pid: u32,
+}
+
+impl Work<'_> {
+    fn done(self) -> Moved {
+        let tally = Tally::of(&self.fates);
+        let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
+        Moved { fates: self.fates, tally, moving_ns, calls: self.calls }
+    }
+}

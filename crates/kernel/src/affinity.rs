@@ -1,0 +1,115 @@
+//! On which CPUs threads may run: `sched_getaffinity` and `sched_setaffinity`, thread by thread.
+
+use std::io;
+
+use numapilot_machine::CpuId;
+
+use crate::error::KernelError;
+
+/// Words of a mask: more CPUs than any kernel has (8,192).
+const WORDS: usize = 8192 / 64;
+
+/// A set of CPUs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CpuMask(Box<[u64; WORDS]>);
+
+impl std::fmt::Debug for CpuMask {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "CpuMask({})", numapilot_machine::format_cpu_list(self.cpus().iter().map(|cpu| cpu.0.into())))
+    }
+}
+
+impl FromIterator<CpuId> for CpuMask {
+    /// CPUs past the largest that a mask holds are left out: no kernel has them.
+    fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> CpuMask {
+        let mut mask = Box::new([0; WORDS]);
+        for cpu in cpus {
+            if let Some(word) = mask.get_mut(cpu.0 as usize / 64) {
+                *word |= 1 << (cpu.0 % 64);
+            }
+        }
+        CpuMask(mask)
+    }
+}
+
+impl CpuMask {
+    /// The CPUs, ascending.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<CpuId> {
+        let is_set = |cpu: &u32| self.0[*cpu as usize / 64] >> (cpu % 64) & 1 != 0;
+        (0..(WORDS * 64) as u32).filter(is_set).map(CpuId).collect()
+    }
+
+    /// CPUs in both.
+    #[must_use]
+    pub fn and(&self, other: &CpuMask) -> CpuMask {
+        let mut both = self.clone();
+        both.0.iter_mut().zip(other.0.iter()).for_each(|(word, other)| *word &= other);
+        both
+    }
+
+    /// None at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+}
+
+/// Where a thread may run.
+///
+/// # Errors
+/// It has ended, or may not be looked at.
+pub fn of_thread(tid: u32) -> Result<CpuMask, KernelError> {
+    let number = libc::pid_t::try_from(tid).map_err(|_| KernelError::Gone { pid: tid })?;
+    let mut mask = Box::new([0_u64; WORDS]);
+    // SAFETY: the mask has as many bytes as the call is told.
+    let result = unsafe { libc::sched_getaffinity(number, WORDS * 8, mask.as_mut_ptr().cast()) };
+    match result {
+        0 => Ok(CpuMask(mask)),
+        _ => Err(KernelError::of_call("sched_getaffinity", tid, io::Error::last_os_error())),
+    }
+}
+
+/// Lets a thread run on these CPUs only.
+///
+/// # Errors
+/// It has ended, may not be steered, or its cpuset allows none of them.
+pub fn set_thread(tid: u32, mask: &CpuMask) -> Result<(), KernelError> {
+    let number = libc::pid_t::try_from(tid).map_err(|_| KernelError::Gone { pid: tid })?;
+    // SAFETY: the mask has as many bytes as the call is told.
+    let result = unsafe { libc::sched_setaffinity(number, WORDS * 8, mask.0.as_ptr().cast()) };
+    match result {
+        0 => Ok(()),
+        _ => Err(KernelError::of_call("sched_setaffinity", tid, io::Error::last_os_error())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! This thread.
+
+    use super::*;
+
+    #[test]
+    fn a_thread_goes_where_it_is_told_and_back() {
+        std::thread::spawn(|| {
+            let before = of_thread(0).unwrap();
+            let first: CpuMask = before.cpus().into_iter().take(1).collect();
+            set_thread(0, &first).unwrap();
+            assert_eq!(of_thread(0).unwrap(), first);
+            set_thread(0, &before).unwrap();
+            assert_eq!(of_thread(0).unwrap(), before);
+            let none: CpuMask = [CpuId(8191)].into_iter().collect();
+            assert!(set_thread(0, &none).is_err() && before.and(&none).is_empty());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn the_dead_are_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(of_thread(child.id()), Err(KernelError::Gone { .. })));
+    }
+}

@@ -1,0 +1,110 @@
+//! A process's pages in memory, mapping by mapping: which there are, and where huge ones may be.
+
+use crate::actuator::page_bytes;
+use crate::error::KernelError;
+use crate::maps;
+use crate::pagemap::PageMap;
+
+/// Page map entries read at once.
+const CHUNK: u64 = 16 << 10;
+
+/// A mapping that may hold pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+    /// Bytes in memory; 0 where not asked.
+    pub resident_bytes: u64,
+    /// Of these, in transparent huge pages.
+    pub huge_bytes: u64,
+    /// Writes are seen by others.
+    pub is_shared: bool,
+    /// Backed by a file.
+    pub is_file: bool,
+}
+
+/// Mappings of a process that can hold movable pages: not those of the kernel.
+///
+/// # Errors
+/// It has ended or may not be looked into.
+pub fn mappings(pid: u32) -> Result<Vec<Range>, KernelError> {
+    read(pid, "maps", |text| maps::maps(text).filter_map(|line| range(&line, None)).collect())
+}
+
+/// The same with what is in memory: reads the whole page table, so it takes a while for large processes.
+///
+/// # Errors
+/// As above.
+pub fn residents(pid: u32) -> Result<Vec<Range>, KernelError> {
+    read(pid, "smaps", |text| maps::uses(text).filter_map(|(line, used)| range(&line, Some(&used))).collect())
+}
+
+fn read(pid: u32, name: &str, of: impl Fn(&[u8]) -> Vec<Range>) -> Result<Vec<Range>, KernelError> {
+    let mut text = Vec::new();
+    maps::read(pid, name, &mut text)?;
+    Ok(of(&text))
+}
+
+fn range(line: &maps::MapLine<'_>, used: Option<&maps::MapUse>) -> Option<Range> {
+    let is_kernels = line.path.starts_with(b"[v") || line.start >= 1 << 63;
+    let bytes = |of: fn(&maps::MapUse) -> u64| used.map_or(0, |used| of(used) << 10);
+    (!is_kernels && line.start < line.end).then(|| Range {
+        start: line.start,
+        end: line.end,
+        resident_bytes: bytes(|used| used.resident_kib),
+        huge_bytes: bytes(|used| used.huge_kib),
+        is_shared: line.is_shared(),
+        is_file: line.inode != 0,
+    })
+}
+
+/// Calls `visit` with addresses of pages in memory between `start` and `end`, ascending, some thousands at a time.
+///
+/// # Errors
+/// The process has ended.
+pub fn present(map: &mut PageMap, start: u64, end: u64, visit: &mut dyn FnMut(&[u64])) -> Result<(), KernelError> {
+    let (size, mut entries, mut addresses) = (page_bytes(), Vec::new(), Vec::new());
+    let (mut page, last) = (start / size, end.div_ceil(size));
+    while page < last {
+        let count = (last - page).min(CHUNK);
+        entries.clear();
+        map.read(page, count as usize, &mut entries)?;
+        addresses.clear();
+        let there = entries.iter().enumerate().filter(|(_, entry)| entry.is_present());
+        addresses.extend(there.map(|(at, _)| (page + at as u64) * size));
+        if !addresses.is_empty() {
+            visit(&addresses);
+        }
+        if (entries.len() as u64) < count {
+            break;
+        }
+        page += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process.
+
+    use super::*;
+
+    #[test]
+    fn touched_pages_are_found_and_others_are_not() {
+        let bytes = 64 * page_bytes();
+        let mut memory = vec![0_u8; bytes as usize];
+        let start = (memory.as_ptr() as u64).next_multiple_of(page_bytes());
+        let offset = (start - memory.as_ptr() as u64 + 3 * page_bytes()) as usize;
+        memory[offset] = 1;
+        let pid = std::process::id();
+        let found = residents(pid).unwrap();
+        assert!(found.iter().any(|range| range.start <= start && start < range.end && range.resident_bytes > 0));
+        assert_eq!(found.len(), mappings(pid).unwrap().len());
+        let mut pages = Vec::new();
+        present(&mut PageMap::open(pid).unwrap(), start, start + bytes / 2, &mut |some| pages.extend_from_slice(some))
+            .unwrap();
+        assert!(pages.contains(&(start + 3 * page_bytes())) && pages.is_sorted(), "{pages:x?}");
+    }
+}

@@ -1,0 +1,181 @@
+//! What is asked of the memory system, where no counter tells: from who runs where, whose pages they were seen on, and assumptions that are said aloud. Pure.
+//!
+//! Page faults say *which* memory a node's threads use, and nothing of how often. So each thread that runs is taken to ask for as much as a
+//! memory-bound one does: [`OUTSTANDING`] lines at once and [`THINK_NS`] between two of them. Rates, utilisation and gains that follow are upper
+//! bounds, and are called estimated wherever they are shown. Shares (local, imbalance) rest on evidence alone.
+
+use numapilot_machine::Machine;
+use numapilot_machine::Problem;
+use numapilot_placement::NodeCounters;
+use numapilot_traffic::Class;
+use numapilot_traffic::Load;
+
+/// Lines that a memory-bound thread waits for at once: assumed.
+pub const OUTSTANDING: f64 = 4.0;
+/// Nanoseconds that it computes per line: assumed.
+pub const THINK_NS: f64 = 10.0;
+/// Bytes per second of a node's memory where nobody told: two channels of DDR4-3200 at 80 %, assumed.
+const BANDWIDTH_BYTES_PER_S: f64 = 40e9;
+/// Evidence below which a node's row is taken to be like all others'.
+const LEAST: f64 = 0.5;
+
+/// A live machine with what the traffic model needs, and in sentences what was assumed.
+///
+/// # Errors
+/// The completed machine contradicts itself: a mistake of ours.
+pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
+    let nodes = machine.nodes();
+    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+    let mut reachable = pairs.filter(|(from, to)| from.has_cpus() && to.has_memory());
+    let mut notes = Vec::new();
+    if reachable.any(|(from, to)| machine.idle_latency_ns(from.id, to.id).is_none()) {
+        notes.push("latencies are not known here: taken as 100 ns times distance over 10".to_owned());
+    }
+    if nodes.iter().any(|node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none()) {
+        notes.push(format!("bandwidths are not known here: taken as {} GB/s per node", BANDWIDTH_BYTES_PER_S / 1e9));
+    }
+    if machine.links().is_empty() && nodes.len() > 1 {
+        notes.push("links between nodes are not known here: only memory controllers can be congested in the model".to_owned());
+    }
+    let latency_ns = |from, to| machine.idle_latency_or_guess_ns(from, to);
+    Ok((machine.filled_in(latency_ns, BANDWIDTH_BYTES_PER_S)?, notes))
+}
+
+/// One node's threads since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Running {
+    /// Nanoseconds for which they ran, all together.
+    pub ran_ns: f64,
+}
+
+/// What is asked, and the counters that would show it.
+#[derive(Clone, Debug, Default)]
+pub struct Estimate {
+    /// For the traffic model.
+    pub load: Load,
+    /// As counters; `free_bytes` are left 0.
+    pub nodes: Vec<NodeCounters>,
+    /// Memory accesses in all.
+    pub accesses: f64,
+}
+
+/// From the flow of evidence (from node, row, to home, column) and who ran. `latency_ns[from][home]`: what an access takes now.
+#[must_use]
+pub fn estimate(flow: &[f64], running: &[Running], latency_ns: &[Vec<f64>], elapsed_ns: f64) -> Estimate {
+    let nodes = running.len();
+    let all: Vec<f64> = (0..nodes).map(|home| (0..nodes).map(|from| flow[from * nodes + home]).sum()).collect();
+    let everything: f64 = all.iter().sum();
+    let mut out = Estimate { nodes: vec![NodeCounters::default(); nodes], ..Estimate::default() };
+    for (from, node) in out.nodes.iter_mut().enumerate() {
+        node.reads_to = vec![0.0; nodes];
+        node.writes_to = vec![0.0; nodes];
+        let row = &flow[from * nodes..(from + 1) * nodes];
+        let own: f64 = row.iter().sum();
+        let (row, sum) = if own >= LEAST { (row, own) } else { (&all[..], everything) };
+        let threads = running[from].ran_ns / elapsed_ns.max(1.0);
+        if sum <= 0.0 || threads <= 1e-3 {
+            continue;
+        }
+        let shares: Vec<f64> = row.iter().map(|share| share / sum).collect();
+        let latency: f64 = shares.iter().enumerate().map(|(home, share)| share * latency_ns[from][home]).sum();
+        let accesses = threads * elapsed_ns / (THINK_NS + latency / OUTSTANDING);
+        node.reads_to.iter_mut().zip(&shares).for_each(|(reads, share)| *reads = accesses * share);
+        out.accesses += accesses;
+        out.load.classes.push(Class {
+            from,
+            threads,
+            outstanding: OUTSTANDING,
+            think_ns: THINK_NS,
+            reads: shares,
+            writes: vec![0.0; nodes],
+        });
+    }
+    out
+}
+
+/// Mean latency of the evidence's accesses, each pair of nodes at what it takes now; `None` without evidence or probes.
+#[must_use]
+pub fn mean_latency_ns(flow: &[f64], probes: &[Vec<Option<f64>>]) -> Option<f64> {
+    let nodes = probes.len();
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for (from, row) in probes.iter().enumerate() {
+        for (home, probe) in row.iter().enumerate() {
+            let share = flow[from * nodes + home];
+            if share > 0.0 {
+                sum += share * (*probe)?;
+                weight += share;
+            }
+        }
+    }
+    (weight > 0.0).then(|| sum / weight)
+}
+
+/// Local share of the flow, and the sample standard deviation over mean of what each home serves, percent; `None` without evidence.
+#[must_use]
+pub fn shares(flow: &[f64], nodes: usize) -> Option<(f64, f64)> {
+    let total: f64 = flow.iter().sum();
+    if total <= 0.0 {
+        return None;
+    }
+    let local: f64 = (0..nodes).map(|node| flow[node * nodes + node]).sum();
+    let served: Vec<f64> = (0..nodes).map(|home| (0..nodes).map(|from| flow[from * nodes + home]).sum()).collect();
+    let imbalance = numapilot_traffic::Imbalance::of(&served).map_or(0.0, |imbalance| imbalance.sample);
+    Some((local / total, 100.0 * imbalance))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Two nodes.
+
+    use super::*;
+
+    #[test]
+    fn shares_follow_the_evidence_and_rates_the_time_that_threads_ran() {
+        let latency = vec![vec![90.0, 190.0], vec![190.0, 90.0]];
+        let flow = [3.0, 1.0, 0.0, 0.0];
+        let running = [Running { ran_ns: 1e9 }, Running { ran_ns: 0.5e9 }];
+        let found = estimate(&flow, &running, &latency, 1e9);
+        assert_eq!(found.load.classes.len(), 2);
+        assert_eq!(found.load.classes[0].reads, [0.75, 0.25]);
+        // Nobody was seen from node 1: it is taken to be like all.
+        assert_eq!(found.load.classes[1].reads, [0.75, 0.25]);
+        let per_access = THINK_NS + (0.75 * 90.0 + 0.25 * 190.0) / OUTSTANDING;
+        let sum: f64 = found.nodes[0].reads_to.iter().sum();
+        assert!((sum - 1e9 / per_access).abs() < 1.0, "{sum}");
+        assert!(estimate(&flow, &[Running::default(); 2], &latency, 1e9).load.classes.is_empty());
+        assert!(estimate(&[0.0; 4], &running, &latency, 1e9).load.classes.is_empty());
+    }
+
+    #[test]
+    fn latency_is_weighted_by_the_evidence() {
+        let probes = vec![vec![Some(100.0), Some(200.0)], vec![None, Some(100.0)]];
+        assert_eq!(mean_latency_ns(&[1.0, 1.0, 0.0, 2.0], &probes), Some(125.0));
+        assert_eq!(mean_latency_ns(&[1.0, 1.0, 1.0, 2.0], &probes), None);
+        assert_eq!(mean_latency_ns(&[0.0; 4], &probes), None);
+        let (local, imbalance) = shares(&[1.0, 0.0, 1.0, 0.0], 2).unwrap();
+        assert_eq!((local, imbalance.round()), (0.5, 141.0));
+    }
+
+    #[test]
+    fn a_live_machine_without_figures_can_be_modelled() {
+        let root = tempfile::tempdir().unwrap();
+        for node in 0..2 {
+            let folder = root.path().join(format!("sys/devices/system/node/node{node}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("cpulist"), format!("{node}\n")).unwrap();
+            std::fs::write(folder.join("distance"), if node == 0 { "10 20\n" } else { "20 10\n" }).unwrap();
+            std::fs::write(folder.join("meminfo"), format!("Node {node} MemTotal: 1000 kB\nNode {node} MemFree: 900 kB\n"))
+                .unwrap();
+        }
+        let folder = root.path().join("sys/devices/system/node");
+        std::fs::write(folder.join("online"), "0-1\n").unwrap();
+        let cpus = root.path().join("sys/devices/system/cpu");
+        std::fs::create_dir_all(&cpus).unwrap();
+        std::fs::write(cpus.join("online"), "0-1\n").unwrap();
+        std::fs::write(cpus.join("present"), "0-1\n").unwrap();
+        let bare = Machine::from_sysfs(root.path()).unwrap();
+        let (whole, notes) = completed(&bare).unwrap();
+        assert!(numapilot_traffic::MemorySystem::new(&whole).is_ok());
+        assert_eq!(notes.len(), 3, "{notes:?}");
+    }
+}

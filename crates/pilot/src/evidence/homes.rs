@@ -1,0 +1,154 @@
+//! Where a process's pages lie, as far as is known, in runs of neighbours on one node. It tells a page's first touch from a later use: a fault on a page
+//! that is not in here made the page.
+//!
+//! Bounded: past [`Homes::MAX_RUNS`] nothing is added, and [`Homes::refused`] counts.
+
+use std::collections::BTreeMap;
+
+/// Runs by their first page: the page after the last, and the node's index.
+#[derive(Clone, Debug, Default)]
+pub struct Homes {
+    runs: BTreeMap<u64, (u64, u8)>,
+    /// Pages that found no room.
+    pub refused: u64,
+}
+
+impl Homes {
+    /// Runs kept at most: some tens of MiB.
+    pub const MAX_RUNS: usize = 1 << 19;
+
+    /// The home of a page; `None`: it was not there when last looked.
+    #[must_use]
+    pub fn of(&self, page: u64) -> Option<u8> {
+        let (_, (end, home)) = self.runs.range(..=page).next_back()?;
+        (page < *end).then_some(*home)
+    }
+
+    /// Pages `first` to `end` (exclusive) lie on a node.
+    pub fn set(&mut self, first: u64, end: u64, home: u8) {
+        if first >= end {
+            return;
+        }
+        if self.runs.len() >= Self::MAX_RUNS && self.of(first).is_none() {
+            self.refused += end - first;
+            return;
+        }
+        self.clear(first, end);
+        let (mut first, mut end) = (first, end);
+        if let Some((&before, &(its_end, its_home))) = self.runs.range(..first).next_back()
+            && its_end == first
+            && its_home == home
+        {
+            first = before;
+        }
+        if let Some(&(its_end, its_home)) = self.runs.get(&end)
+            && its_home == home
+        {
+            self.runs.remove(&end);
+            end = its_end;
+        }
+        self.runs.insert(first, (end, home));
+    }
+
+    /// Nothing is known of pages `first` to `end` (exclusive): mapped anew, say.
+    pub fn clear(&mut self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        if let Some((&start, &(its_end, home))) = self.runs.range(..first).next_back()
+            && its_end > first
+        {
+            self.runs.insert(start, (first, home));
+            if its_end > end {
+                self.runs.insert(end, (its_end, home));
+            }
+        }
+        let inside: Vec<u64> = self.runs.range(first..end).map(|(start, _)| *start).collect();
+        for start in inside {
+            if let Some((its_end, home)) = self.runs.remove(&start)
+                && its_end > end
+            {
+                self.runs.insert(end, (its_end, home));
+            }
+        }
+    }
+
+    /// Forgets everything outside of these ranges of pages (first, end), which are ascending.
+    pub fn keep_within(&mut self, ranges: impl Iterator<Item = (u64, u64)>) {
+        let mut from = 0;
+        for (first, end) in ranges {
+            self.clear(from, first);
+            from = end;
+        }
+        self.clear(from, u64::MAX);
+    }
+
+    /// Runs.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Pages by node index, up to `nodes`.
+    #[must_use]
+    pub fn by_node(&self, nodes: usize) -> Vec<u64> {
+        let mut sums = vec![0; nodes];
+        for (start, (end, home)) in &self.runs {
+            if let Some(sum) = sums.get_mut(usize::from(*home)) {
+                *sum += end - start;
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Against a plain map of pages.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_say_what_a_map_of_pages_says(steps in prop::collection::vec((0..100_u64, 0..20_u64, 0..4_u8), 1..80)) {
+            let mut homes = Homes::default();
+            let mut pages = BTreeMap::new();
+            for (first, length, kind) in steps {
+                if kind == 3 {
+                    homes.clear(first, first + length);
+                    (first..first + length).for_each(|page| drop(pages.remove(&page)));
+                } else {
+                    homes.set(first, first + length, kind);
+                    (first..first + length).for_each(|page| drop(pages.insert(page, kind)));
+                }
+                for page in 0..130 {
+                    prop_assert_eq!(homes.of(page), pages.get(&page).copied(), "page {}", page);
+                }
+                let sums: Vec<u64> = (0..3_u8).map(|node| pages.values().filter(|home| **home == node).count() as u64).collect();
+                prop_assert_eq!(homes.by_node(3), sums);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_longer_mapped_is_forgotten() {
+        let mut homes = Homes::default();
+        homes.set(10, 100, 1);
+        homes.keep_within([(0, 20), (50, 60)].into_iter());
+        assert_eq!((homes.of(19), homes.of(20), homes.of(55), homes.of(60)), (Some(1), None, Some(1), None));
+        assert_eq!(homes.by_node(2), [0, 20]);
+    }
+
+    #[test]
+    fn neighbours_on_one_node_are_one_run() {
+        let mut homes = Homes::default();
+        (0..1000).for_each(|page| homes.set(page, page + 1, 1));
+        assert_eq!(homes.runs(), 1);
+        homes.set(500, 501, 2);
+        assert_eq!(homes.runs(), 3);
+        homes.set(500, 501, 1);
+        assert_eq!(homes.runs(), 1);
+    }
+}

@@ -1,0 +1,434 @@
+//! Who was seen on each page: at most [`BYTES_PER_PAGE`] bytes a page, a bounded number of pages, and counts that halve with time.
+//!
+//! An entry is 24 bytes in an open-addressed table that is between 78 and 90 % full once it has grown past its first size. A page remembers four nodes; a
+//! fifth takes the place of the least seen one. Beside the pages stands the flow: evidence by node of the user and home of the page, aged alike.
+
+/// What a page takes at most, once there are some thousands.
+pub const BYTES_PER_PAGE: usize = 32;
+/// Nodes remembered per page.
+const USERS: usize = 4;
+/// Ticks after which counts are halved.
+const HALF_LIFE: u16 = 100;
+/// Halvings after which nothing is left of a count.
+const GONE_AFTER: u16 = 8;
+/// A move back to where the page came from within so many ticks is a bounce.
+const BOUNCE_TICKS: u16 = 600;
+/// Bounces after which a page is left alone.
+const BOUNCES: u8 = 2;
+/// Ticks for which it is left alone then; doubled with each further bounce.
+const REST_TICKS: u32 = 300;
+const FIRST_CAPACITY: usize = 1024;
+const EMPTY: u64 = u64::MAX;
+const NOWHERE: u8 = u8::MAX;
+
+/// A page of one life of a process: exec and exit begin another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(u64);
+
+impl PageId {
+    /// `slot` below 4,096: which process. `generation`: which life, modulo 256. `page`: address over 4,096, below 2^44.
+    #[must_use]
+    pub fn new(slot: u16, generation: u8, page: u64) -> PageId {
+        PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page & ((1 << 44) - 1))
+    }
+
+    /// The process's slot.
+    #[must_use]
+    pub fn slot(self) -> u16 {
+        (self.0 >> 52) as u16
+    }
+
+    /// The life.
+    #[must_use]
+    pub fn generation(self) -> u8 {
+        (self.0 >> 44) as u8
+    }
+
+    /// Address over 4,096.
+    #[must_use]
+    pub fn page(self) -> u64 {
+        self.0 & ((1 << 44) - 1)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u64,
+    nodes: [u8; USERS],
+    counts: [u8; USERS],
+    /// Tick up to which counts are aged.
+    aged: u16,
+    /// Tick of the last move.
+    moved: u16,
+    home: u8,
+    /// Where it was before the last move.
+    before: u8,
+    /// Moves back within [`BOUNCE_TICKS`]; in the top bit: it has moved at all.
+    bounces: u8,
+    _unused: u8,
+}
+
+const MOVED: u8 = 0x80;
+const _: () = assert!(size_of::<Entry>() == 24);
+
+impl Entry {
+    const NONE: Entry = Entry {
+        key: EMPTY,
+        nodes: [NOWHERE; USERS],
+        counts: [0; USERS],
+        aged: 0,
+        moved: 0,
+        home: NOWHERE,
+        before: NOWHERE,
+        bounces: 0,
+        _unused: 0,
+    };
+
+    fn age(&mut self, tick: u16) {
+        let halvings = tick.wrapping_sub(self.aged) / HALF_LIFE;
+        if halvings > 0 {
+            let shift = u32::from(halvings.min(GONE_AFTER));
+            self.counts.iter_mut().for_each(|count| *count = count.checked_shr(shift).unwrap_or(0));
+            self.aged = self.aged.wrapping_add(halvings * HALF_LIFE);
+        }
+    }
+
+    /// Counts one more of `node`; the least seen makes room.
+    fn add(&mut self, node: u8) {
+        let at = (0..USERS).find(|&at| self.nodes[at] == node && self.counts[at] > 0);
+        let at = at.or_else(|| (0..USERS).find(|&at| self.counts[at] == 0));
+        let at = at.unwrap_or_else(|| (0..USERS).min_by_key(|&at| self.counts[at]).unwrap_or(0));
+        if self.nodes[at] != node || self.counts[at] == 0 {
+            (self.nodes[at], self.counts[at]) = (node, 0);
+        }
+        if self.counts[at] == u8::MAX {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+        }
+        self.counts[at] += 1;
+    }
+}
+
+/// What is known of a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Node index and aged count of each user, most seen first.
+    pub users: Vec<(u8, u8)>,
+    /// Node index where it lies, where known.
+    pub home: Option<u8>,
+    /// How often it went back to where it had just come from.
+    pub bounces: u8,
+}
+
+/// Whether a page may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Yes.
+    Granted,
+    /// It went to and fro so many times, and is left alone for so many ticks more.
+    LeftAlone(u8, u32),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PageTable {
+    entries: Vec<Entry>,
+    used: usize,
+    limit: usize,
+    tick: u16,
+    nodes: usize,
+    flow: Vec<f64>,
+    /// Pages that found no room, in all.
+    pub dropped: u64,
+}
+
+impl PageTable {
+    /// For machines of `nodes` nodes, holding `limit` pages at most.
+    #[must_use]
+    pub fn new(nodes: usize, limit: usize) -> PageTable {
+        let limit = limit.max(1);
+        PageTable {
+            entries: vec![Entry::NONE; FIRST_CAPACITY],
+            used: 0,
+            limit,
+            tick: 0,
+            nodes,
+            flow: vec![0.0; nodes * nodes],
+            dropped: 0,
+        }
+    }
+
+    /// Pages of which something is known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// None.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Bytes that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Evidence from node (row) to home (column), aged.
+    #[must_use]
+    pub fn flow(&self) -> &[f64] {
+        &self.flow
+    }
+
+    /// Time goes on by one tick.
+    pub fn tick(&mut self) {
+        self.tick = self.tick.wrapping_add(1);
+        let keep = 0.5_f64.powf(1.0 / f64::from(HALF_LIFE));
+        self.flow.iter_mut().for_each(|flow| *flow *= keep);
+    }
+
+    /// Somebody on node `from` used a page that was on `home`. False where there was no room for the page.
+    pub fn saw(&mut self, id: PageId, from: u8, home: u8) -> bool {
+        if let Some(flow) = self.flow.get_mut(usize::from(from) * self.nodes + usize::from(home)) {
+            *flow += 1.0;
+        }
+        let tick = self.tick;
+        let Some(at) = self.slot_for(id) else {
+            self.dropped += 1;
+            return false;
+        };
+        let entry = &mut self.entries[at];
+        entry.age(tick);
+        entry.add(from);
+        entry.home = home;
+        true
+    }
+
+    /// A page is on `home` now; what is known of its users flows there from now on. Nothing where the page is not known.
+    pub fn is_at(&mut self, id: PageId, home: u8) {
+        let Some(at) = self.find(id) else { return };
+        let before = std::mem::replace(&mut self.entries[at].home, home);
+        if before == home || before == NOWHERE {
+            return;
+        }
+        let entry = self.entries[at];
+        for (node, count) in entry.nodes.into_iter().zip(entry.counts) {
+            let row = usize::from(node) * self.nodes;
+            let (was, is) = (row + usize::from(before), row + usize::from(home));
+            if count > 0 && was.max(is) < self.flow.len() {
+                let moving = f64::from(count).min(self.flow[was]);
+                self.flow[was] -= moving;
+                self.flow[is] += moving;
+            }
+        }
+    }
+
+    /// We moved a page from one node to another.
+    pub fn moved(&mut self, id: PageId, from: u8, to: u8) {
+        self.is_at(id, to);
+        let tick = self.tick;
+        let Some(at) = self.slot_for(id) else { return };
+        let entry = &mut self.entries[at];
+        let is_bounce = entry.bounces & MOVED != 0
+            && entry.before == to
+            && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
+        let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
+        entry.bounces = MOVED | bounces;
+        (entry.before, entry.home, entry.moved) = (from, to, tick);
+    }
+
+    /// Whether a page may be moved now, for what it did before.
+    #[must_use]
+    pub fn leave(&self, id: PageId) -> Leave {
+        let Some(entry) = self.find(id).map(|at| &self.entries[at]) else { return Leave::Granted };
+        let bounces = entry.bounces & !MOVED;
+        if bounces < BOUNCES {
+            return Leave::Granted;
+        }
+        let rest = (REST_TICKS << (bounces - BOUNCES).min(6)).min(u32::from(u16::MAX) / 2);
+        let since = u32::from(self.tick.wrapping_sub(entry.moved));
+        if since < rest { Leave::LeftAlone(bounces, rest - since) } else { Leave::Granted }
+    }
+
+    /// What is known of a page.
+    #[must_use]
+    pub fn known(&self, id: PageId) -> Option<Known> {
+        let mut entry = self.entries[self.find(id)?];
+        entry.age(self.tick);
+        let mut users: Vec<(u8, u8)> =
+            entry.nodes.into_iter().zip(entry.counts).filter(|(_, count)| *count > 0).collect();
+        users.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
+        let home = (entry.home != NOWHERE).then_some(entry.home);
+        Some(Known { users, home, bounces: entry.bounces & !MOVED })
+    }
+
+    /// Drops pages that nobody was seen on for long, and those for which `keep` is false (a process that has ended). Must be called at least every 10,000
+    /// ticks.
+    pub fn sweep(&mut self, keep: impl Fn(PageId) -> bool) {
+        let tick = self.tick;
+        let stays = |entry: &Entry| {
+            let mut entry = *entry;
+            entry.age(tick);
+            let rests = entry.bounces & MOVED != 0 && u32::from(tick.wrapping_sub(entry.moved)) < 2 * REST_TICKS;
+            (rests || entry.counts.iter().any(|count| *count > 0)) && keep(PageId(entry.key))
+        };
+        let old = std::mem::take(&mut self.entries);
+        let kept: Vec<Entry> = old.into_iter().filter(|entry| entry.key != EMPTY && stays(entry)).collect();
+        self.rebuild(kept.into_iter(), capacity_for);
+    }
+
+    fn rebuild(&mut self, entries: impl ExactSizeIterator<Item = Entry>, capacity: impl Fn(usize) -> usize) {
+        self.used = entries.len();
+        self.entries = vec![Entry::NONE; capacity(self.used)];
+        for entry in entries {
+            let at = self.probe(entry.key);
+            self.entries[at] = entry;
+        }
+    }
+
+    fn start(&self, key: u64) -> usize {
+        // SplitMix64's finish, and the high half of the product with the capacity: any capacity will do.
+        let mut hash = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+        ((u128::from(hash) * self.entries.len() as u128) >> 64) as usize
+    }
+
+    /// Where a key is, or the empty place where it would be.
+    fn probe(&self, key: u64) -> usize {
+        let mut at = self.start(key);
+        while self.entries[at].key != key && self.entries[at].key != EMPTY {
+            at += 1;
+            if at == self.entries.len() {
+                at = 0;
+            }
+        }
+        at
+    }
+
+    fn find(&self, id: PageId) -> Option<usize> {
+        let at = self.probe(id.0);
+        (self.entries[at].key == id.0).then_some(at)
+    }
+
+    /// The place of a page, made if there is room.
+    fn slot_for(&mut self, id: PageId) -> Option<usize> {
+        let at = self.probe(id.0);
+        if self.entries[at].key == id.0 {
+            return Some(at);
+        }
+        if self.used >= self.limit {
+            return None;
+        }
+        let mut at = at;
+        if self.used + 1 > self.entries.len() * 9 / 10 {
+            let old = std::mem::take(&mut self.entries);
+            let kept: Vec<Entry> = old.into_iter().filter(|entry| entry.key != EMPTY).collect();
+            self.rebuild(kept.into_iter(), capacity_for);
+            at = self.probe(id.0);
+        }
+        self.used += 1;
+        self.entries[at] = Entry { key: id.0, aged: self.tick, ..Entry::NONE };
+        Some(at)
+    }
+}
+
+/// A table for `used` pages that may grow by a seventh before it is 90 % full.
+fn capacity_for(used: usize) -> usize {
+    (used * 128 / 100 + 1).max(FIRST_CAPACITY)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Against a plain map, and the figures that the module promises.
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn page(number: u64) -> PageId {
+        PageId::new(1, 0, number)
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_counts_as_a_map_does(uses in prop::collection::vec((0..5000_u64, 0..4_u8), 1..3000)) {
+            let mut table = PageTable::new(4, 1 << 20);
+            let mut map: BTreeMap<u64, [u8; 4]> = BTreeMap::new();
+            for (number, node) in &uses {
+                prop_assert!(table.saw(page(*number), *node, 0));
+                map.entry(*number).or_default()[usize::from(*node)] += 1;
+            }
+            prop_assert_eq!(table.len(), map.len());
+            table.sweep(|_| true);
+            prop_assert_eq!(table.len(), map.len());
+            for (number, counts) in map {
+                let mut want: Vec<(u8, u8)> = (0..4_u8).zip(counts).filter(|(_, count)| *count > 0).collect();
+                want.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
+                prop_assert_eq!(table.known(page(number)).unwrap().users, want);
+            }
+            let flow: f64 = table.flow().iter().sum();
+            prop_assert!((flow - uses.len() as f64).abs() < 1e-6);
+        }
+
+        #[test]
+        fn a_page_takes_32_bytes_at_most(pages in 4000..200_000_u64) {
+            let mut table = PageTable::new(2, 1 << 20);
+            for number in 0..pages {
+                table.saw(page(number.wrapping_mul(7919)), 1, 0);
+                let (bytes, len) = (table.bytes(), table.len());
+                prop_assert!(len < 2000 || bytes <= BYTES_PER_PAGE * len, "{} bytes for {} pages", bytes, len);
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_pages_is_bounded_and_what_is_left_out_is_counted() {
+        let mut table = PageTable::new(2, 100);
+        (0..150).for_each(|number| drop(table.saw(page(number), 0, 0)));
+        assert_eq!((table.len(), table.dropped), (100, 50));
+        (0..10_000).for_each(|_| table.tick());
+        table.sweep(|_| true);
+        assert!(table.is_empty() && table.saw(page(149), 0, 0));
+    }
+
+    #[test]
+    fn counts_halve_with_time_and_other_lives_are_other_pages() {
+        let mut table = PageTable::new(2, 100);
+        (0..8).for_each(|_| drop(table.saw(page(1), 1, 0)));
+        (0..HALF_LIFE).for_each(|_| table.tick());
+        assert_eq!(table.known(page(1)).unwrap().users, [(1, 4)]);
+        assert_eq!(table.known(PageId::new(1, 1, 1)), None);
+        table.sweep(|id| id.generation() == 1);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn the_flow_follows_the_page() {
+        let mut table = PageTable::new(2, 100);
+        (0..6).for_each(|_| drop(table.saw(page(1), 1, 0)));
+        table.is_at(page(1), 1);
+        assert_eq!(table.flow(), [0.0, 0.0, 0.0, 6.0]);
+    }
+
+    #[test]
+    fn a_page_that_goes_to_and_fro_is_left_alone_for_longer_and_longer() {
+        let mut table = PageTable::new(2, 100);
+        let mut rests = Vec::new();
+        let (mut from, mut to) = (0, 1);
+        for _ in 0..8 {
+            while let Leave::LeftAlone(_, rest) = table.leave(page(1)) {
+                rests.push(rest);
+                (0..rest).for_each(|_| table.tick());
+            }
+            table.moved(page(1), from, to);
+            (from, to) = (to, from);
+        }
+        assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
+        assert_eq!(table.leave(page(2)), Leave::Granted);
+    }
+}

@@ -1,0 +1,100 @@
+//! From evidence to what a policy is told. Pure.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use numapilot_placement::PageKey;
+use numapilot_placement::PageSize;
+use numapilot_placement::Sample;
+
+use crate::evidence::table::Known;
+
+/// Somebody used a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Process, by its number for policies.
+    pub process: u32,
+    /// Address over 4,096.
+    pub page: u64,
+    /// It is mapped as a part of a large page.
+    pub is_large: bool,
+    /// Thread, by its number for policies; 0 where it has ended since.
+    pub thread: u32,
+    /// Index of the node on which it ran.
+    pub from: u8,
+    /// Index of the node where the page was then.
+    pub home: u8,
+}
+
+impl Use {
+    /// The page as it is mapped.
+    #[must_use]
+    pub fn key(&self) -> PageKey {
+        match self.is_large {
+            true => PageKey { process: self.process, page: self.page & !511, size: PageSize::Large },
+            false => PageKey { process: self.process, page: self.page, size: PageSize::Small },
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        Sample {
+            page: self.key(),
+            small_page: self.page,
+            thread: self.thread,
+            from: usize::from(self.from),
+            home: usize::from(self.home),
+            // Faults do not tell loads from stores: nobody may take the page for one that is only read.
+            is_write: true,
+            latency_ns: None,
+        }
+    }
+}
+
+/// The interval's uses as samples, in their order. For a policy without memory, each page's other users that `known` remembers follow: faults are so few
+/// that two users of a page hardly ever fall into one interval.
+pub fn samples(uses: &[Use], remembers: bool, known: impl Fn(&Use) -> Option<Known>) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = uses.iter().map(Use::sample).collect();
+    if remembers {
+        return samples;
+    }
+    let mut fresh: BTreeMap<PageKey, (BTreeSet<u8>, Use)> = BTreeMap::new();
+    for used in uses {
+        fresh.entry(used.key()).or_insert_with(|| (BTreeSet::new(), *used)).0.insert(used.from);
+    }
+    for (nodes, used) in fresh.values() {
+        let others = known(used).unwrap_or_default().users.into_iter().filter(|(node, _)| !nodes.contains(node));
+        samples.extend(others.map(|(from, _)| Use { from, ..*used }.sample()));
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    //! Pages of one process.
+
+    use super::*;
+
+    fn used(page: u64, from: u8) -> Use {
+        Use { process: 1, page, is_large: false, thread: 1, from, home: 0 }
+    }
+
+    #[test]
+    fn a_policy_without_memory_is_shown_the_other_users_of_what_is_used_now() {
+        let known = |used: &Use| {
+            (used.page == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 })
+        };
+        let uses = [used(7, 1), used(8, 3)];
+        let seen = samples(&uses, false, known);
+        let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page, sample.from)).collect();
+        assert_eq!(pairs, [(7, 1), (8, 3), (7, 2)]);
+        assert_eq!(samples(&uses, true, known).len(), 2);
+        assert!(seen.iter().all(|sample| sample.is_write), "unknown is not read-only");
+    }
+
+    #[test]
+    fn parts_of_a_large_page_are_one_page() {
+        let used = Use { is_large: true, ..used(1025, 0) };
+        assert_eq!(used.key(), PageKey { process: 1, page: 1024, size: PageSize::Large });
+        assert_eq!(samples(&[used], true, |_| None)[0].small_page, 1025);
+    }
+}

@@ -1,0 +1,322 @@
+//! The loop's books: counters, its own use, losses and troubles, and the snapshot that shows them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use numapilot_kernel::actuator::room;
+use numapilot_machine::Machine;
+use numapilot_placement::Observation as Observed;
+use serde_json::json;
+
+use super::Options;
+use super::Pilot;
+use super::options::Who;
+use crate::conductor::Conductor;
+use crate::estimate;
+use crate::event;
+use crate::event::Event;
+use crate::event::EvidenceSource;
+use crate::event::Loss;
+use crate::event::Losses;
+use crate::event::NodeSeen;
+use crate::event::Start;
+use crate::event::Stop;
+use crate::evidence::table::PageTable;
+use crate::observe::Use;
+use crate::status;
+use crate::status::Counters;
+use crate::status::NodeStatus;
+use crate::status::OwnUse;
+use crate::status::Rates;
+use crate::status::Status;
+use crate::status::TargetStatus;
+use crate::system::eyes::Seen;
+use crate::system::hands::Done;
+use crate::system::probes::Probes;
+use crate::system::targets::Targets;
+
+/// Between two observations that are told though nothing was ordered.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// The same trouble is told again after so many times.
+const TROUBLE_AGAIN: u64 = 1000;
+/// Kinds of trouble that are remembered.
+const TROUBLES_MAX: usize = 64;
+
+/// See the module.
+pub(super) struct Books {
+    run: String,
+    policy: String,
+    dry_run: bool,
+    started_unix_ns: u64,
+    counters: Counters,
+    rates: Rates,
+    policy_says: String,
+    losses: BTreeMap<&'static str, u64>,
+    losses_told: BTreeMap<&'static str, u64>,
+    troubles: BTreeMap<String, u64>,
+    told_at: Option<Instant>,
+    own: OwnUse,
+    own_at: Instant,
+    moved_before: u64,
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+impl Books {
+    pub fn new(options: &Options) -> Books {
+        let now = unix_ns();
+        Books {
+            run: format!("{:x}-{}", now / 1000, std::process::id()),
+            policy: options.policy.clone(),
+            dry_run: options.dry_run,
+            started_unix_ns: now,
+            counters: Counters::default(),
+            rates: Rates::default(),
+            policy_says: String::new(),
+            losses: BTreeMap::new(),
+            losses_told: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            told_at: None,
+            own: OwnUse::now(None),
+            own_at: Instant::now(),
+            moved_before: 0,
+        }
+    }
+
+    pub fn start(&self, machine: &Machine, options: &Options, targets: &Targets, evidence: &[EvidenceSource]) -> Start {
+        let online = |cpu: &&numapilot_machine::CpuId| machine.cpu(**cpu).is_some_and(|cpu| cpu.online);
+        let node = |node: &numapilot_machine::Node| event::NodeFacts {
+            node: node.id.0,
+            cpus: node.cpus.iter().filter(online).count() as u32,
+            memory_bytes: node.memory_bytes,
+        };
+        let tunables = &options.tunables;
+        Start {
+            run: self.run.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            pid: std::process::id(),
+            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            machine: machine.name().to_owned(),
+            nodes: machine.nodes().iter().map(node).collect(),
+            policy: self.policy.clone(),
+            dry_run: self.dry_run,
+            targets: targets.all.values().map(|looked| looked.target.clone()).collect(),
+            evidence: evidence.to_vec(),
+            settings: json!({
+                "who": match &options.who {
+                    Who::Processes(pids) => json!({ "processes": pids }),
+                    Who::Cgroup(folder) => json!({ "cgroup": folder }),
+                    Who::System => json!("system"),
+                    Who::Child => json!("child"),
+                },
+                "max_harm": tunables.max_harm, "interval_ms": tunables.interval.as_millis() as u64,
+                "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
+                "probes": options.probes, "steers_scanning": options.steers_scanning, "table_pages": options.table_pages,
+            }),
+        }
+    }
+
+    pub fn stop(&mut self, because: String) -> Stop {
+        self.own = OwnUse::now(None);
+        Stop { because, counters: self.counters, own: self.own }
+    }
+
+    pub fn looks(&self) -> u64 {
+        self.counters.observations
+    }
+
+    pub fn next_decision(&mut self) -> u64 {
+        self.counters.decisions += 1;
+        self.counters.decisions
+    }
+
+    pub fn policy_said(&mut self, words: String) {
+        self.policy_says = words;
+    }
+
+    pub fn is_time_to_tell(&mut self) -> bool {
+        let is_time = self.told_at.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        if is_time {
+            self.told_at = Some(Instant::now());
+        }
+        is_time
+    }
+
+    pub fn looked(&mut self, elapsed: Duration, seen: &Seen, uses: &[Use]) {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let counters = &mut self.counters;
+        counters.observations += 1;
+        counters.hint_faults += uses.len() as u64;
+        counters.samples_lost += seen.lost;
+        *self.losses.entry("faults that found a ring full").or_default() += seen.lost;
+        *self.losses.entry("records that could not be read").or_default() += seen.bad;
+        self.rates.hint_faults_per_s = uses.len() as f64 / seconds;
+        self.rates.moved_bytes_per_s = (counters.moved_bytes - self.moved_before) as f64 / seconds;
+        self.moved_before = counters.moved_bytes;
+        let local = uses.iter().filter(|used| used.from == used.home).count();
+        self.rates.local_share = (!uses.is_empty()).then(|| local as f64 / uses.len() as f64);
+        let now = Instant::now();
+        let since = now.duration_since(self.own_at);
+        if since >= TELL_EVERY {
+            self.own = OwnUse::now(Some((self.own, since.as_nanos() as u64)));
+            self.own_at = now;
+        }
+    }
+
+    pub fn done(&mut self, done: &Done, is_undo: bool) {
+        let counters = &mut self.counters;
+        counters.moved_bytes += done.moved_bytes;
+        counters.moving_ns += done.took_ns;
+        counters.threads_moved += done.threads_moved;
+        if is_undo {
+            counters.pages_undone += done.pages.moved;
+        } else {
+            counters.pages.add(&done.pages);
+        }
+    }
+
+    pub fn judged(&mut self, undone: bool) {
+        if undone {
+            self.counters.undone += 1;
+        } else {
+            self.counters.kept += 1;
+        }
+    }
+
+    pub fn ping_pong(&mut self) {
+        self.counters.ping_pongs += 1;
+    }
+
+    pub fn backed_off(&mut self, slower: bool) {
+        self.counters.back_offs += u64::from(slower);
+    }
+
+    /// How often it has happened since it was last told; `None`: it is not to be told now.
+    pub fn trouble(&mut self, what: &str) -> Option<u64> {
+        if self.troubles.len() >= TROUBLES_MAX && !self.troubles.contains_key(what) {
+            *self.losses.entry("troubles that were not told").or_default() += 1;
+            return None;
+        }
+        let count = self.troubles.entry(what.to_owned()).or_default();
+        *count += 1;
+        match *count {
+            1 => Some(1),
+            TROUBLE_AGAIN => {
+                *count = 1;
+                Some(TROUBLE_AGAIN)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn observation(
+        &self,
+        seen: &Observed,
+        machine: &Machine,
+        table: &PageTable,
+        probes: Option<&Probes>,
+    ) -> event::Observation {
+        let count = machine.nodes().len();
+        let node = |(at, node): (usize, &numapilot_machine::Node)| NodeSeen {
+            node: node.id.0,
+            to: table.flow()[at * count..(at + 1) * count].to_vec(),
+            available_bytes: seen.nodes[at].free_bytes,
+            probe_ns: probes.map(|probes| probes.latency_ns[at].clone()),
+            utilisation: None,
+        };
+        event::Observation {
+            observation: self.counters.observations,
+            elapsed_ns: seen.elapsed_ns,
+            samples: seen.samples.len() as u64,
+            samples_lost: seen.samples_lost,
+            hint_faults: seen.samples.len() as u64,
+            accesses_per_sample: 0.0,
+            pages_known: table.len() as u64,
+            threads: seen.threads.len() as u64,
+            nodes: machine.nodes().iter().enumerate().map(node).collect(),
+        }
+    }
+
+    fn lost(&self) -> Vec<Loss> {
+        let lost = self.losses.iter().filter(|(_, count)| **count > 0);
+        lost.map(|(what, count)| Loss { what: (*what).to_owned(), count: *count }).collect()
+    }
+}
+
+impl Pilot {
+    /// Losses since they were last told.
+    pub(super) fn tell_losses(&mut self, conductor: &mut dyn Conductor) {
+        let refused: u64 = self.targets.all.values().map(|looked| looked.homes.refused).sum();
+        let books = &mut self.books;
+        books.losses.insert("pages that found no room in the table", self.table.dropped);
+        let known = books.losses.entry("pages whose homes found no room").or_default();
+        *known = (*known).max(refused);
+        let new = |(what, count): (&&'static str, &u64)| {
+            let count = count - books.losses_told.get(what).copied().unwrap_or(0);
+            (count > 0).then(|| Loss { what: (*what).to_owned(), count })
+        };
+        let lost: Vec<Loss> = books.losses.iter().filter_map(new).collect();
+        if !lost.is_empty() {
+            books.losses_told = books.losses.clone();
+            conductor.record(Event::Losses(Losses { lost }));
+        }
+    }
+
+    /// The loop's snapshot, for whoever asks.
+    pub(super) fn publish(&self, conductor: &mut dyn Conductor) {
+        let books = &self.books;
+        let count = self.machine.nodes().len();
+        let flow = self.table.flow();
+        let node = |(at, node): (usize, &numapilot_machine::Node)| {
+            let memory = room::of_node(node.id).unwrap_or_default();
+            let row = &flow[at * count..(at + 1) * count];
+            let sum: f64 = row.iter().sum();
+            NodeStatus {
+                node: node.id.0,
+                memory_bytes: node.memory_bytes,
+                free_bytes: memory.free_bytes,
+                available_bytes: memory.available_bytes(),
+                served_bytes_per_s: None,
+                utilisation: None,
+                local_share: (sum > 0.0).then(|| row[at] / sum),
+                probe_ns: self.probes.as_ref().map(|probes| probes.latency_ns[at].clone()).unwrap_or_default(),
+            }
+        };
+        let target = |looked: &crate::system::targets::Looked| TargetStatus {
+            target: looked.target.clone(),
+            threads: looked.threads.len() as u64,
+            pages_known: 0,
+            samples: looked.samples.0,
+            local_share: (looked.samples.0 > 0).then(|| looked.samples.1 as f64 / looked.samples.0 as f64),
+            moved_bytes: looked.moved_bytes,
+        };
+        let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);
+        conductor.status(Status {
+            v: status::VERSION,
+            run: books.run.clone(),
+            pid: std::process::id(),
+            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            started_unix_ns: books.started_unix_ns,
+            unix_ns: unix_ns(),
+            state: self.state,
+            because: self.because.clone(),
+            policy: books.policy.clone(),
+            policy_says: books.policy_says.clone(),
+            dry_run: books.dry_run,
+            interval_ns: self.interval.as_nanos() as u64,
+            targets: self.targets.all.values().map(target).collect(),
+            nodes: self.machine.nodes().iter().enumerate().map(node).collect(),
+            evidence: self.evidence.clone(),
+            counters: books.counters,
+            rates: Rates { imbalance_percent, ..books.rates },
+            own: books.own,
+            losses: books.lost(),
+        });
+    }
+}

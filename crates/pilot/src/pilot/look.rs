@@ -1,0 +1,169 @@
+//! Looking: who is there, what they used, and where their pages are.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fs;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task;
+
+use super::Pilot;
+use super::PilotError;
+use super::options::Who;
+use crate::conductor::Conductor;
+use crate::event::Event;
+use crate::event::Target;
+use crate::event::Targets as TargetsEvent;
+use crate::observe::Use;
+use crate::system::eyes::Fault;
+use crate::system::eyes::News;
+use crate::system::eyes::Seen;
+
+/// Pages asked after per look at most; the others' homes are the faulting threads' nodes until they are seen again.
+const ASKED_MAX: usize = 1 << 16;
+/// Looks between two lists of a cgroup's or the system's processes.
+const LIST_EVERY: u64 = 10;
+
+impl Pilot {
+    /// Who is there now.
+    pub(super) fn look_at_targets(&mut self, conductor: &mut dyn Conductor) {
+        if self.books.looks().is_multiple_of(LIST_EVERY) {
+            self.find_targets(conductor);
+        }
+        let (changes, _) = self.targets.look(&self.machine);
+        let tell = |because: &str, added: Vec<Target>, removed: Vec<Target>, conductor: &mut dyn Conductor| {
+            if !added.is_empty() || !removed.is_empty() {
+                let because = because.to_owned();
+                conductor.record(Event::Targets(TargetsEvent { added, removed, because }));
+            }
+        };
+        let ended = !changes.ended.is_empty();
+        tell("ended", Vec::new(), changes.ended, conductor);
+        tell("exec", changes.execs, Vec::new(), conductor);
+        if ended {
+            let all = &self.targets.all;
+            self.eyes.close_ended(|pid| all.contains_key(&pid));
+        }
+    }
+
+    fn find_targets(&mut self, conductor: &mut dyn Conductor) {
+        let found = match &self.options.who {
+            Who::Processes(_) | Who::Child => return,
+            Who::System => task::processes().map_err(PilotError::from),
+            Who::Cgroup(folder) => {
+                let file = folder.join("cgroup.procs");
+                let text = fs::read_to_string(&file);
+                let pids = text.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>());
+                pids.map_err(|source| PilotError::Cgroup { file: file.display().to_string(), source })
+            }
+        };
+        let pids = match found {
+            Ok(pids) => pids,
+            Err(error) => return self.trouble(error.to_string(), conductor),
+        };
+        let own = std::process::id();
+        let new: Vec<u32> = pids.into_iter().filter(|pid| *pid != own && !self.targets.all.contains_key(pid)).collect();
+        let mut added = Vec::new();
+        for pid in new {
+            if !has_memory(pid) {
+                continue;
+            }
+            match self.take_on(pid) {
+                Ok(()) => added.extend(self.targets.all.get(&pid).map(|looked| looked.target.clone())),
+                Err(PilotError::Kernel(KernelError::Gone { .. })) => {}
+                Err(error) => self.trouble(error.to_string(), conductor),
+            }
+        }
+        if !added.is_empty() {
+            self.want_evidence();
+            let because = "found".to_owned();
+            conductor.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+        }
+    }
+
+    /// What the rings hold. Children of targets are targets.
+    pub(super) fn look_at_rings(&mut self, conductor: &mut dyn Conductor) -> Seen {
+        let seen = self.eyes.look();
+        let mut added = Vec::new();
+        for (_, news) in &seen.news {
+            match news {
+                News::Fork { pid, parent } if self.targets.all.contains_key(parent) => {
+                    self.eyes.inherits(*pid, Some(*parent));
+                    // One that has ended already is no target any more.
+                    added.extend(self.targets.add(*pid).ok().flatten());
+                }
+                News::Fork { .. } | News::Exec { .. } => {}
+            }
+        }
+        if !added.is_empty() {
+            self.want_evidence();
+            let because = "started by a target".to_owned();
+            conductor.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+        }
+        seen
+    }
+
+    /// Which faults are uses of pages that were there, and where those pages were. First touches only teach where pages are.
+    pub(super) fn uses(&mut self, faults: &[Fault]) -> Vec<Use> {
+        let mut uses = Vec::new();
+        let mut ask: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+        for looked in self.targets.all.values_mut() {
+            looked.samples = (0, 0);
+        }
+        for fault in faults {
+            let Some(looked) = self.targets.all.get_mut(&fault.pid) else { continue };
+            ask.entry(fault.pid).or_default().insert(fault.page);
+            let is_large = looked.is_huge(fault.page);
+            let Some(home) = looked.homes.of(fault.page) else {
+                looked.homes.set(fault.page, fault.page + 1, fault.node as u8);
+                continue;
+            };
+            let thread = looked.threads.get(&fault.tid).map_or(0, |thread| thread.number);
+            let used =
+                Use { process: looked.number(), page: fault.page, is_large, thread, from: fault.node as u8, home };
+            let id = looked.page_id(used.key().page);
+            self.table.saw(id, used.from, home);
+            looked.samples.0 += 1;
+            looked.samples.1 += u64::from(usize::from(home) == fault.node);
+            uses.push(used);
+        }
+        self.ask_homes(&ask);
+        uses
+    }
+
+    /// Where these pages are now: the kernel may have moved them at the fault.
+    fn ask_homes(&mut self, ask: &BTreeMap<u32, BTreeSet<u64>>) {
+        let mut query = PageQuery::new();
+        let mut left = ASKED_MAX;
+        for (pid, pages) in ask {
+            let Some(looked) = self.targets.all.get_mut(pid) else { continue };
+            let addresses: Vec<u64> = pages.iter().take(left).map(|page| page * 4096).collect();
+            left -= addresses.len();
+            let mut states = Vec::new();
+            if query.states(*pid, &addresses, &mut states).is_err() {
+                continue;
+            }
+            for (address, state) in addresses.iter().zip(states) {
+                let home = state.node().and_then(|node| self.machine.node_index(node));
+                let page = address / 4096;
+                let (first, end) = if looked.is_huge(page) { (page & !511, (page | 511) + 1) } else { (page, page + 1) };
+                match home {
+                    Some(home) => {
+                        looked.homes.set(first, end, home as u8);
+                        self.table.is_at(looked.page_id(first), home as u8);
+                    }
+                    None => looked.homes.clear(page, page + 1),
+                }
+            }
+        }
+    }
+}
+
+/// Threads of the kernel have no memory of their own.
+fn has_memory(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/statm"))
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
+        .is_some_and(|pages| pages > 0)
+}

@@ -1,0 +1,293 @@
+//! The loop: look, decide, act, measure, keep or undo; again and again, until somebody stops it or its targets have ended.
+//!
+//! Assumes one thread. Everything that it wants of the outside goes through its [`Conductor`]; what it changes system-wide it puts back at its end, and the
+//! conductor has kept it before, for the case that it is killed.
+
+mod books;
+mod look;
+mod options;
+mod scan;
+mod step;
+
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::Machine;
+use numapilot_placement::Outcome;
+use numapilot_placement::Policy;
+use numapilot_sources::SourceError;
+use numapilot_sources::live::open::Scope;
+use thiserror::Error;
+
+pub use options::Options;
+pub use options::Tunables;
+pub use options::Who;
+
+use crate::conductor::Conductor;
+use crate::event::EvidenceSource;
+use crate::event::Event;
+use crate::event::Steered;
+use crate::event::Stop;
+use crate::event::Trouble;
+use crate::evidence::table::PageTable;
+use crate::harm::Harm;
+use crate::status::Command;
+use crate::status::State;
+use crate::status::Steering;
+use crate::system::eyes::Eyes;
+use crate::system::hands::Hands;
+use crate::system::probes::Probes;
+use crate::system::settings::Settings;
+use crate::system::targets::Targets;
+use books::Books;
+use scan::Scanning;
+
+/// Why the loop could not begin.
+#[derive(Debug, Error)]
+pub enum PilotError {
+    /// A process, or its memory.
+    #[error(transparent)]
+    Kernel(#[from] numapilot_kernel::KernelError),
+    /// The kernel's events.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// There is nothing to move between.
+    #[error("this machine has one memory node: there is nowhere to move pages to (`numapilot topo` shows it)")]
+    OneNode,
+    /// A cgroup's processes.
+    #[error("{file}: {source}; give a folder under /sys/fs/cgroup that has cgroup.procs")]
+    Cgroup {
+        /// The file that lists them.
+        file: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+/// See the module.
+pub struct Pilot {
+    machine: Machine,
+    policy: Box<dyn Policy>,
+    options: Options,
+    targets: Targets,
+    eyes: Eyes,
+    hands: Hands,
+    probes: Option<Probes>,
+    settings: Settings,
+    scanning: Scanning,
+    table: PageTable,
+    harm: Harm,
+    books: Books,
+    evidence: Vec<EvidenceSource>,
+    /// What came of the last decision's orders.
+    outcomes: Vec<Outcome>,
+    /// Pages (process, page, where they were) of the batch under judgement, and its decisions.
+    undo: Vec<(u32, u64, u8)>,
+    judged: Vec<u64>,
+    started: Instant,
+    last: Instant,
+    interval: Duration,
+    quiet: u32,
+    state: State,
+    because: String,
+    is_paused: bool,
+}
+
+/// Undoings that are remembered at most: 4 GiB of small pages.
+const UNDO_MAX: usize = 1 << 20;
+
+impl Pilot {
+    /// Opens what it takes. `machine` is this machine with what the traffic model needs ([`crate::estimate::completed`]), `notes` what was assumed for
+    /// that. Nothing is changed yet.
+    ///
+    /// # Errors
+    /// There is one node, no such process, or rights are missing; with the remedy.
+    pub fn new(
+        machine: Machine,
+        policy: Box<dyn Policy>,
+        options: Options,
+        notes: &[String],
+    ) -> Result<Pilot, PilotError> {
+        if machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
+            return Err(PilotError::OneNode);
+        }
+        let mut eyes = Eyes::new(&machine);
+        match &options.who {
+            Who::System => eyes.open(&Scope::System)?,
+            Who::Child => eyes.open(&Scope::Children)?,
+            Who::Processes(_) | Who::Cgroup(_) => {}
+        }
+        let hands = Hands::new(&machine, options.tunables.moving());
+        let (probes, probe_note) = match options.probes.then(|| Probes::new(&machine, options.seed)) {
+            Some(Ok(probes)) => (Some(probes), "a chase of pointers per interval from one node".to_owned()),
+            Some(Err(error)) => (None, format!("no memory on every node: {error}")),
+            None => (None, "not asked for".to_owned()),
+        };
+        let nodes = machine.nodes().len();
+        let mut pilot = Pilot {
+            table: PageTable::new(nodes, options.table_pages),
+            harm: Harm::new(options.tunables.max_harm),
+            scanning: Scanning::default(),
+            books: Books::new(&options),
+            settings: Settings::default(),
+            targets: Targets::default(),
+            evidence: Vec::new(),
+            outcomes: Vec::new(),
+            undo: Vec::new(),
+            judged: Vec::new(),
+            started: Instant::now(),
+            last: Instant::now(),
+            interval: options.tunables.interval,
+            quiet: 0,
+            state: State::Starting,
+            because: String::new(),
+            is_paused: false,
+            machine,
+            policy,
+            eyes,
+            hands,
+            probes,
+            options,
+        };
+        pilot.evidence = pilot.sources(&probe_note, notes);
+        if let Who::Processes(pids) = pilot.options.who.clone() {
+            pids.iter().try_for_each(|pid| pilot.take_on(*pid))?;
+        }
+        Ok(pilot)
+    }
+
+    fn sources(&self, probe_note: &str, notes: &[String]) -> Vec<EvidenceSource> {
+        let source = |name: &str, used, detail: String| EvidenceSource { name: name.to_owned(), used, detail };
+        let mut sources = vec![
+            source("fault", true, "page faults; later ones are hinting faults of the kernel's NUMA balancing".to_owned()),
+            source("probe", self.probes.is_some(), probe_note.to_owned()),
+        ];
+        let assumed = format!(
+            "rates are estimated: no counter is read, each running thread is taken to wait for {} lines at once",
+            crate::estimate::OUTSTANDING
+        );
+        sources.push(source("rates", false, assumed));
+        sources.extend(notes.iter().map(|note| source("machine", false, note.clone())));
+        sources
+    }
+
+    /// The process that was started under the loop's eyes ([`Who::Child`]) has this number.
+    ///
+    /// # Errors
+    /// It has ended already.
+    pub fn child(&mut self, pid: u32) -> Result<(), PilotError> {
+        self.eyes.inherits(pid, None);
+        Ok(self.targets.add(pid).map(drop)?)
+    }
+
+    /// Runs until stopped, by its conductor or because its targets have ended. What it did.
+    pub fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
+        conductor.record(Event::Start(self.books.start(&self.machine, &self.options, &self.targets, &self.evidence)));
+        self.begin_scanning(conductor);
+        let because = loop {
+            if let Some(because) = self.wait(conductor) {
+                break because;
+            }
+            self.step(conductor);
+            if self.targets.all.is_empty() && !self.options.who.may_grow() {
+                break "every target has ended".to_owned();
+            }
+            if self.options.until.is_some_and(|until| self.started.elapsed() >= until) {
+                break "the time is over".to_owned();
+            }
+        };
+        self.end(because, conductor)
+    }
+
+    fn end(&mut self, because: String, conductor: &mut dyn Conductor) -> Stop {
+        self.state = State::Stopping;
+        self.because.clone_from(&because);
+        self.publish(conductor);
+        self.hands.release_threads(&mut self.targets);
+        for setting in self.settings.put_all_back(conductor) {
+            conductor.record(Event::Setting(setting));
+        }
+        let stop = self.books.stop(because);
+        conductor.record(Event::Stop(stop.clone()));
+        stop
+    }
+
+    /// Waits for the next interval; answers whoever steers. `Some`: it is to end, and why.
+    fn wait(&mut self, conductor: &mut dyn Conductor) -> Option<String> {
+        loop {
+            let wait = self.interval.saturating_sub(self.last.elapsed());
+            let Some(steering) = conductor.next(wait) else {
+                if self.last.elapsed() >= self.interval {
+                    return None;
+                }
+                continue;
+            };
+            let stops = steering.command == Command::Stop;
+            let who = steering.by_uid;
+            self.obey(steering, conductor);
+            if stops {
+                return Some(who.map_or_else(|| "a signal".to_owned(), |uid| format!("stopped by user {uid}")));
+            }
+        }
+    }
+
+    fn obey(&mut self, steering: Steering, conductor: &mut dyn Conductor) {
+        let answer = match &steering.command {
+            Command::Pause => {
+                self.is_paused = true;
+                Ok("paused".to_owned())
+            }
+            Command::Resume => {
+                self.is_paused = false;
+                Ok("resumed".to_owned())
+            }
+            Command::Stop => Ok("stopping".to_owned()),
+            Command::Reload => self.reload(conductor),
+            Command::AddTarget(target) => {
+                self.take_on(target.pid).map(|()| "added".to_owned()).map_err(|error| error.to_string())
+            }
+            Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
+                Some(looked) if looked.target.start_ticks == target.start_ticks => {
+                    self.targets.all.remove(&target.pid);
+                    Ok("removed".to_owned())
+                }
+                _ => Err(format!("process {} is not looked after", target.pid)),
+            },
+        };
+        let told = answer.clone().unwrap_or_else(|error| error);
+        let command = steering.command.name().to_owned();
+        conductor.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
+        if let Some(back) = steering.answer {
+            // Nobody may be waiting any more.
+            let _ = back.send(answer);
+        }
+    }
+
+    fn reload(&mut self, conductor: &mut dyn Conductor) -> Result<String, String> {
+        match conductor.reload()? {
+            None => Ok("there is nothing to read again".to_owned()),
+            Some(tunables) => {
+                self.harm = Harm::new(tunables.max_harm);
+                self.hands = Hands::new(&self.machine, tunables.moving());
+                self.interval = tunables.interval;
+                self.options.tunables = tunables;
+                Ok("reloaded".to_owned())
+            }
+        }
+    }
+
+    /// Looks after a process from now on, with events of its own unless it has inherited some.
+    fn take_on(&mut self, pid: u32) -> Result<(), PilotError> {
+        if !self.eyes.sees(pid) {
+            self.eyes.open(&Scope::Processes(vec![pid]))?;
+        }
+        Ok(self.targets.add(pid).map(drop)?)
+    }
+
+    /// Tells of something that went wrong and does not end the loop; the same words once, and then how often.
+    fn trouble(&mut self, what: String, conductor: &mut dyn Conductor) {
+        if let Some(times) = self.books.trouble(&what) {
+            conductor.record(Event::Trouble(Trouble { what, times }));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How fast the kernel's NUMA balancing unmaps pages: fast while there is something to gain, as the system has it otherwise. It is what makes faults
+//! tell of uses, so it is turned on for the run where it is off.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use super::Pilot;
+use crate::conductor::Conductor;
+use crate::event::Event;
+use crate::system::settings;
+use crate::system::settings::NUMA_BALANCING;
+use crate::system::settings::SCAN_DELAY;
+use crate::system::settings::SCAN_PERIOD_MAX;
+use crate::system::settings::SCAN_PERIOD_MIN;
+
+/// Fast for so long after targets came or something was ordered.
+const FAST_FOR: Duration = Duration::from_secs(4);
+/// Share of the time that may be fast, past the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
+const SHARE: f64 = 0.33;
+const ADVANCE: Duration = Duration::from_secs(20);
+const FAST_MS: &str = "100";
+const FAST_MAX_MS: &str = "400";
+
+/// The pace, and for how long it has been fast.
+#[derive(Debug, Default)]
+pub(super) struct Scanning {
+    may: bool,
+    fast_since: Option<Instant>,
+    fast: Duration,
+    asked_at: Option<Instant>,
+}
+
+impl Pilot {
+    /// Turns balancing on where it is off.
+    pub(super) fn begin_scanning(&mut self, conductor: &mut dyn Conductor) {
+        let mode = settings::read(NUMA_BALANCING).and_then(|text| text.parse::<i64>().ok());
+        let is_on = mode.is_some_and(|mode| mode & 1 != 0);
+        if !self.options.steers_scanning || self.options.dry_run {
+            if !is_on {
+                let what = "the kernel's NUMA balancing is off, so nobody sees who uses a page after its first touch: \
+                            `sysctl kernel.numa_balancing=1`";
+                self.trouble(what.to_owned(), conductor);
+            }
+            return;
+        }
+        let Some(mode) = mode else {
+            let what = "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING): nobody sees who uses a page after its first touch";
+            return self.trouble(what.to_owned(), conductor);
+        };
+        if !is_on && !self.set(NUMA_BALANCING, &(mode | 1).to_string(), conductor) {
+            return;
+        }
+        self.scanning.may = settings::read(SCAN_PERIOD_MIN).is_some();
+        if !self.scanning.may {
+            let what = "how fast the kernel looks for users of pages cannot be changed (debugfs is not mounted, or not to be read): evidence comes at \
+                        its own pace, a look a second and less";
+            self.trouble(what.to_owned(), conductor);
+        }
+        self.want_evidence();
+    }
+
+    fn set(&mut self, file: &str, value: &str, conductor: &mut dyn Conductor) -> bool {
+        match self.settings.set(file, value, conductor) {
+            Ok(setting) => {
+                setting.into_iter().for_each(|setting| conductor.record(Event::Setting(setting)));
+                true
+            }
+            Err(what) => {
+                self.trouble(what, conductor);
+                false
+            }
+        }
+    }
+
+    /// There is something to learn: a new target, or orders.
+    pub(super) fn want_evidence(&mut self) {
+        self.scanning.asked_at = Some(Instant::now());
+    }
+
+    /// Sets the pace for the time to come.
+    pub(super) fn pace_scanning(&mut self, conductor: &mut dyn Conductor) {
+        if !self.scanning.may {
+            return;
+        }
+        let fast = self.scanning.fast + self.scanning.fast_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let allowed = ADVANCE + self.started.elapsed().mul_f64(SHARE);
+        let asked = self.scanning.asked_at.is_some_and(|asked| asked.elapsed() < FAST_FOR);
+        let wants_fast = asked && fast < allowed && !self.is_paused;
+        if wants_fast == self.scanning.fast_since.is_some() {
+            return;
+        }
+        if wants_fast {
+            self.scanning.fast_since = Some(Instant::now());
+            // The least first: the kernel keeps the two in order.
+            for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS), (SCAN_DELAY, FAST_MS)] {
+                self.scanning.may &= self.set(file, value, conductor);
+            }
+        } else {
+            self.scanning.fast += self.scanning.fast_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            for file in [SCAN_PERIOD_MAX, SCAN_PERIOD_MIN, SCAN_DELAY] {
+                if let Some(setting) = self.settings.put_back(file, conductor) {
+                    conductor.record(Event::Setting(setting));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One turn of the loop: from what was seen to orders, and what came of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_kernel::actuator::room;
+use numapilot_machine::NodeId;
+use numapilot_placement::Action as Order;
+use numapilot_placement::Observation;
+use numapilot_placement::Outcome;
+use numapilot_placement::PageKey;
+use numapilot_placement::PageSize;
+use numapilot_placement::Refusal;
+use numapilot_placement::ThreadState;
+
+use super::Pilot;
+use super::UNDO_MAX;
+use crate::conductor::Conductor;
+use crate::estimate;
+use crate::estimate::Estimate;
+use crate::estimate::Running;
+use crate::event;
+use crate::event::Event;
+use crate::evidence::table::Known;
+use crate::evidence::table::Leave;
+use crate::harm::Judgement;
+use crate::observe;
+use crate::observe::Use;
+use crate::status::State;
+use crate::system::eyes::Seen;
+use crate::system::hands::Done;
+use crate::tell;
+
+/// Turns without evidence, running threads or orders, after which the loop looks less often.
+const QUIET: u32 = 20;
+/// At most so seldom.
+const SLOWEST: Duration = Duration::from_secs(2);
+/// Share of one CPU below which targets count as idle.
+const IDLE_SHARE: f64 = 0.02;
+/// Turns between two sweeps of the table.
+const SWEEP_EVERY: u64 = 500;
+
+impl Pilot {
+    /// One turn.
+    pub(super) fn step(&mut self, conductor: &mut dyn Conductor) {
+        let elapsed = self.last.elapsed();
+        self.last = Instant::now();
+        let seen = self.look_at_rings(conductor);
+        self.look_at_targets(conductor);
+        self.table.tick();
+        let uses = self.uses(&seen.faults);
+        if self.books.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            self.sweep();
+        }
+        let running = self.running();
+        let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
+        let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
+        if let Some(probes) = self.probes.as_mut().filter(|_| !is_idle && !self.is_paused) {
+            probes.probe();
+        }
+        let estimated = self.estimate(&running, elapsed);
+        self.books.looked(elapsed, &seen, &uses);
+        let measure = self.measure();
+        if let Some(judgement) = self.harm.window(measure, ran_ns) {
+            self.judged(&judgement, conductor);
+        }
+        let mut ordered = 0;
+        if !self.is_paused {
+            let observation = self.observation(elapsed, &uses, &estimated, &seen);
+            ordered = self.decide(&observation, conductor);
+        }
+        self.set_pace(is_idle, ordered, conductor);
+        self.pace_scanning(conductor);
+        self.tell_losses(conductor);
+        self.publish(conductor);
+    }
+
+    fn sweep(&mut self) {
+        let alive: BTreeMap<u16, u8> =
+            self.targets.all.values().map(|looked| (looked.slot, looked.generation)).collect();
+        self.table.sweep(|page| alive.get(&page.slot()) == Some(&page.generation()));
+    }
+
+    /// For how long threads ran, by node.
+    fn running(&self) -> Vec<Running> {
+        let mut running = vec![Running::default(); self.machine.nodes().len()];
+        for thread in self.targets.all.values().flat_map(|looked| looked.threads.values()) {
+            running[thread.node].ran_ns += thread.lately_ns as f64;
+        }
+        running
+    }
+
+    fn estimate(&self, running: &[Running], elapsed: Duration) -> Estimate {
+        let nodes = self.machine.nodes();
+        let latency = |from: NodeId, to: NodeId| self.machine.idle_latency_or_guess_ns(from, to);
+        let matrix: Vec<Vec<f64>> =
+            nodes.iter().map(|from| nodes.iter().map(|to| latency(from.id, to.id)).collect()).collect();
+        estimate::estimate(self.table.flow(), running, &matrix, elapsed.as_nanos() as f64)
+    }
+
+    /// What changes are judged by: the inverse of the mean latency of the accesses seen, as the probes have it now.
+    fn measure(&self) -> Option<f64> {
+        let probes = self.probes.as_ref()?;
+        estimate::mean_latency_ns(self.table.flow(), &probes.latency_ns).map(|latency| 1000.0 / latency)
+    }
+
+    fn observation(&mut self, elapsed: Duration, uses: &[Use], estimated: &Estimate, seen: &Seen) -> Observation {
+        let mut nodes = estimated.nodes.clone();
+        for (node, counters) in self.machine.nodes().iter().zip(&mut nodes) {
+            counters.free_bytes = room::of_node(node.id).map_or(0, |memory| memory.available_bytes());
+        }
+        let (table, targets) = (&self.table, &self.targets);
+        let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
+        let samples = observe::samples(uses, self.policy.remembers(), known);
+        let threads = self.targets.all.values().flat_map(|looked| looked.threads.values());
+        let ran_ns: f64 = threads.map(|thread| thread.lately_ns as f64).sum::<f64>().max(1.0);
+        let threads = self.targets.all.values().flat_map(|looked| {
+            let process = looked.number();
+            looked.threads.values().map(move |thread| ThreadState {
+                thread: thread.number,
+                process,
+                node: thread.node,
+                busy_ns: thread.lately_ns as f64,
+                // Nobody counts instructions here: policies take 0 for unknown.
+                instructions: 0.0,
+                memory_accesses: estimated.accesses * thread.lately_ns as f64 / ran_ns,
+            })
+        });
+        let mut threads: Vec<ThreadState> = threads.collect();
+        threads.sort_by_key(|thread| thread.thread);
+        let mapped = if self.policy.wishes().mapped { self.mapped() } else { Vec::new() };
+        Observation {
+            now_ns: self.started.elapsed().as_nanos() as u64,
+            elapsed_ns: elapsed.as_nanos() as u64,
+            sample_period: if samples.is_empty() { 0.0 } else { estimated.accesses / samples.len() as f64 },
+            nodes,
+            threads,
+            samples,
+            samples_lost: seen.lost,
+            mapped,
+            outcomes: std::mem::take(&mut self.outcomes),
+            load: Some(estimated.load.clone()),
+            ..Observation::default()
+        }
+    }
+
+    fn mapped(&self) -> Vec<(u32, u64, u64)> {
+        let ranges = self.targets.all.values().flat_map(|looked| {
+            let number = looked.number();
+            let filled = looked.mappings.iter().filter(|range| range.resident_bytes > 0);
+            filled.map(move |range| (number, range.start / 4096, (range.end - range.start) / 4096))
+        });
+        let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
+        ranges.sort_unstable();
+        ranges
+    }
+
+    /// Asks the policy, and carries out what may be carried out. Returns how many orders that were.
+    fn decide(&mut self, observation: &Observation, conductor: &mut dyn Conductor) -> usize {
+        let orders = self.policy.decide(observation);
+        self.books.policy_said(self.policy.explain());
+        let is_told = !orders.is_empty() || self.books.is_time_to_tell();
+        if is_told {
+            let told = self.books.observation(observation, &self.machine, &self.table, self.probes.as_ref());
+            conductor.record(Event::Observation(told));
+        }
+        if orders.is_empty() {
+            return 0;
+        }
+        let decision = self.books.next_decision();
+        let (orders, held) = self.granted(orders, decision, conductor);
+        let held_back = match self.harm.may_change() {
+            _ if self.options.dry_run => "dry run",
+            Err(why) => why,
+            Ok(()) => "",
+        };
+        self.tell_orders(decision, &orders, held_back, conductor);
+        self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
+        if !held_back.is_empty() {
+            self.outcomes.extend(orders.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
+            return 0;
+        }
+        let count = orders.len();
+        let done = self.hands.carry_out(orders, &mut self.targets, &mut || true);
+        self.settle(decision, done, false, conductor);
+        self.want_evidence();
+        count
+    }
+
+    /// Parts orders into those that may be carried out, and those about pages that went to and fro.
+    fn granted(&mut self, orders: Vec<Order>, decision: u64, conductor: &mut dyn Conductor) -> (Vec<Order>, Vec<Order>) {
+        let mut resting: BTreeMap<PageKey, (u8, u32)> = BTreeMap::new();
+        let (granted, held) = orders.into_iter().partition(|order| {
+            let Order::Migrate { page, .. } = order else { return true };
+            let Some(looked) = self.targets.by_number(page.process) else { return true };
+            match self.table.leave(looked.page_id(page.page)) {
+                Leave::Granted => true,
+                Leave::LeftAlone(bounces, rest) => {
+                    resting.insert(*page, (bounces, rest));
+                    false
+                }
+            }
+        });
+        for (page, pages, bounces, rest) in tell::ranges_left_alone(resting) {
+            let pid = self.targets.by_number(page.process).map_or(0, |looked| looked.target.pid);
+            let left_alone_ns = Some(u64::from(rest) * self.options.tunables.interval.as_nanos() as u64);
+            let moves = u64::from(bounces);
+            let first = page.page * 4096;
+            self.books.ping_pong();
+            conductor.record(Event::PingPong(event::PingPong { decision, pid, first, pages, moves, left_alone_ns }));
+        }
+        (granted, held)
+    }
+
+    fn tell_orders(&mut self, decision: u64, orders: &[Order], held_back: &str, conductor: &mut dyn Conductor) {
+        let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
+        let targets = &self.targets;
+        let pid_of = |number| targets.by_number(number).map_or(0, |looked| looked.target.pid);
+        let known = |page: &PageKey| self.known(page);
+        let batches = tell::batches(orders, &ids, pid_of, known);
+        let threads = tell::threads(orders, &ids, |number| {
+            let mut all = targets.all.iter().flat_map(|(pid, looked)| looked.threads.iter().map(move |one| (pid, one)));
+            all.find(|(_, (_, thread))| thread.number == number).map(|(pid, (tid, _))| (*pid, *tid))
+        });
+        conductor.record(Event::Decision(event::Decision {
+            decision,
+            observation: self.books.looks(),
+            because: self.policy.explain(),
+            pages: batches.iter().map(|batch| batch.pages).sum(),
+            bytes: batches.iter().map(event::Batch::bytes).sum(),
+            threads: threads.len() as u64,
+            held_back: held_back.to_owned(),
+            ..event::Decision::default()
+        }));
+        for part in batches.chunks(event::ORDERS_PER_LINE) {
+            conductor.record(Event::Orders(event::Orders { decision, batches: part.to_vec(), threads: Vec::new() }));
+        }
+        if !threads.is_empty() {
+            conductor.record(Event::Orders(event::Orders { decision, batches: Vec::new(), threads }));
+        }
+    }
+
+    /// What is known of a page, its home from the freshest source.
+    fn known(&self, page: &PageKey) -> Option<Known> {
+        let looked = self.targets.by_number(page.process)?;
+        let mut known = self.table.known(looked.page_id(page.page)).unwrap_or_default();
+        known.home = looked.homes.of(page.page).or(known.home);
+        Some(known)
+    }
+
+    /// Keeps the books of what was carried out (or taken back).
+    fn settle(&mut self, decision: u64, mut done: Done, is_undo: bool, conductor: &mut dyn Conductor) {
+        for (number, page, from, to) in &done.moved {
+            let Some(looked) = self.targets.by_number(*number) else { continue };
+            if let Some(from) = from {
+                let first = if looked.is_huge(*page) { page & !511 } else { *page };
+                if first == *page {
+                    self.table.moved(looked.page_id(first), *from, *to as u8);
+                }
+                if !is_undo && self.undo.len() < UNDO_MAX {
+                    self.undo.push((*number, *page, *from));
+                }
+            }
+        }
+        for trouble in std::mem::take(&mut done.troubles) {
+            self.trouble(trouble, conductor);
+        }
+        if !is_undo {
+            self.judged.push(decision);
+            self.harm.changed(done.took_ns as f64);
+            self.outcomes.append(&mut done.outcomes);
+        }
+        self.books.done(&done, is_undo);
+        conductor.record(Event::Action(event::Action {
+            decision,
+            undo: is_undo,
+            pages: done.pages,
+            threads_moved: done.threads_moved,
+            threads_refused: done.threads_refused,
+            moved_bytes: done.moved_bytes,
+            took_ns: done.took_ns,
+            stayed: Vec::new(),
+        }));
+    }
+
+    /// A batch was judged: what did harm goes back.
+    fn judged(&mut self, judgement: &Judgement, conductor: &mut dyn Conductor) {
+        let decisions = std::mem::take(&mut self.judged);
+        let undo = std::mem::take(&mut self.undo);
+        let windows = |(mean, windows): (f64, usize)| event::Windows {
+            windows: windows as u64,
+            elapsed_ns: windows as u64 * self.interval.as_nanos() as u64,
+            mean,
+        };
+        let finite = judgement.plus_minus_percent.is_finite();
+        conductor.record(Event::Comparison(event::Comparison {
+            decisions: decisions.clone(),
+            measure: "1/us: inverse of the mean latency of the accesses seen, by probes".to_owned(),
+            with: windows(judgement.after),
+            without: windows(judgement.before),
+            change_percent: judgement.change_percent,
+            plus_minus_percent: finite.then_some(judgement.plus_minus_percent),
+            verdict: if judgement.undo { event::Verdict::Undone } else { event::Verdict::Kept },
+            because: String::new(),
+        }));
+        self.books.judged(judgement.undo);
+        if !judgement.undo {
+            return;
+        }
+        let back = |(process, page, home): &(u32, u64, u8)| Order::Migrate {
+            page: PageKey { process: *process, page: *page, size: PageSize::Small },
+            to: usize::from(*home),
+        };
+        let orders: Vec<Order> = undo.iter().map(back).collect();
+        let done = self.hands.carry_out(orders, &mut self.targets, &mut || true);
+        self.settle(decisions.last().copied().unwrap_or(0), done, true, conductor);
+    }
+
+    /// How soon to look again: as the policy wishes, and less often while nothing happens.
+    fn set_pace(&mut self, is_idle: bool, ordered: usize, conductor: &mut dyn Conductor) {
+        self.quiet = if ordered > 0 || !(is_idle || self.is_paused) { 0 } else { self.quiet.saturating_add(1) };
+        let least = self.options.tunables.interval;
+        let wished = Duration::from_nanos(self.policy.wishes().next_ns).max(least).min(SLOWEST.max(least));
+        let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
+        self.state = match (self.is_paused, is_idle, next > wished) {
+            (true, ..) => State::Paused,
+            (_, true, true) => State::BackedOff,
+            (_, true, false) => State::Idle,
+            _ => State::Running,
+        };
+        self.because = if is_idle { "nobody runs and nothing is used".to_owned() } else { String::new() };
+        if (next > wished) != (self.interval > wished) {
+            self.books.backed_off(next > self.interval);
+            let because = if next > wished { "nothing happens" } else { "something happens again" };
+            let (was_ns, now_ns) = (self.interval.as_nanos() as u64, next.as_nanos() as u64);
+            conductor.record(Event::BackOff(event::BackOff { was_ns, now_ns, because: because.to_owned() }));
+        }
+        self.interval = next;
+    }
+}

@@ -1,0 +1,184 @@
+//! Loaded latencies: a chase of pointers for some microseconds from a CPU of one node through memory of another. It shows congestion where no counter does.
+//!
+//! This thread goes to a CPU of the node, follows [`STEPS`] pointers in random order through [`BUFFER_BYTES`] bound to each node in turn, and comes back. The
+//! smallest time of four pieces counts, so that being interrupted does not. The buffers are larger than most L2 caches and smaller than most L3: where
+//! the L3 holds them all, what is measured is the L3, and the probes say so little that nothing follows from them.
+
+use std::io;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+use numapilot_kernel::affinity;
+use numapilot_kernel::affinity::CpuMask;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+
+/// Bytes per node.
+const BUFFER_BYTES: usize = 4 << 20;
+const LINE: usize = 64;
+const LINES: usize = BUFFER_BYTES / LINE;
+/// Pointers followed per pair of nodes and probe, in [`PIECES`] pieces.
+const STEPS: usize = 256;
+const PIECES: usize = 4;
+/// Weight of a new probe in the running mean.
+const WEIGHT: f64 = 0.5;
+
+/// A ring of pointers through memory of one node; unmapped on drop.
+#[derive(Debug)]
+struct Ring {
+    base: NonNull<usize>,
+    at: usize,
+}
+
+// SAFETY: memory of our own, reached through `&mut self` only.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn new(node: NodeId, seed: u64) -> io::Result<Ring> {
+        // SAFETY: a fresh private mapping.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), BUFFER_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        let base = match NonNull::new(base.cast::<usize>()) {
+            Some(at) if base != libc::MAP_FAILED => at,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mut ring = Ring { base, at: 0 };
+        ring.bind(node)?;
+        // A random cycle through all lines (Sattolo): every line is met once before any is met again.
+        let mut order: Vec<u32> = (0..LINES as u32).collect();
+        let mut state = seed | 1;
+        for last in (1..LINES).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(last, (state >> 33) as usize % last);
+        }
+        for (line, next) in order.iter().enumerate() {
+            // SAFETY: both are lines of the mapping.
+            unsafe { ring.base.add(line * LINE / size_of::<usize>()).write(*next as usize) };
+        }
+        ring.at = (seed as usize) % LINES;
+        Ok(ring)
+    }
+
+    fn bind(&mut self, node: NodeId) -> io::Result<()> {
+        const MPOL_BIND: libc::c_int = 2;
+        let mut mask = [0_u64; 16];
+        mask[usize::from(node.0) / 64 % 16] |= 1 << (node.0 % 64);
+        // SAFETY: the range is our mapping, and the mask has as many bits as the call is told.
+        let result = unsafe {
+            libc::syscall(libc::SYS_mbind, self.base.as_ptr(), BUFFER_BYTES, MPOL_BIND, mask.as_ptr(), 1024, 0)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Nanoseconds per step.
+    fn chase(&mut self) -> f64 {
+        let mut best = f64::INFINITY;
+        for _ in 0..PIECES {
+            let begun = Instant::now();
+            for _ in 0..STEPS / PIECES {
+                // SAFETY: `at` is a number of a line, as all that is stored there.
+                self.at = unsafe { self.base.add(self.at * LINE / size_of::<usize>()).read_volatile() };
+            }
+            best = best.min(begun.elapsed().as_nanos() as f64 / (STEPS / PIECES) as f64);
+        }
+        best
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping of this length.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), BUFFER_BYTES) };
+    }
+}
+
+/// Probes of every pair of nodes, one origin at a time.
+#[derive(Debug)]
+pub struct Probes {
+    rings: Vec<Option<Ring>>,
+    cpus: Vec<CpuMask>,
+    turn: usize,
+    /// Nanoseconds by origin and home; `None`: not probed yet, or not possible.
+    pub latency_ns: Vec<Vec<Option<f64>>>,
+    /// The least that was ever seen of each: idle, or nearly so.
+    pub least_ns: Vec<Vec<Option<f64>>>,
+}
+
+impl Probes {
+    /// Takes memory on every node.
+    ///
+    /// # Errors
+    /// A node's memory cannot be had: a cpuset forbids it, or the kernel has no NUMA support.
+    pub fn new(machine: &Machine, seed: u64) -> io::Result<Probes> {
+        let allowed = affinity::of_thread(0).map_err(io::Error::other)?;
+        let ring = |node: &numapilot_machine::Node| node.has_memory().then(|| Ring::new(node.id, seed ^ u64::from(node.id.0)));
+        let rings = machine.nodes().iter().map(|node| ring(node).transpose()).collect::<io::Result<Vec<_>>>()?;
+        let cpus = machine.nodes().iter().map(|node| node.cpus.iter().copied().collect::<CpuMask>().and(&allowed));
+        let unknown = vec![vec![None; rings.len()]; rings.len()];
+        Ok(Probes { cpus: cpus.collect(), turn: 0, latency_ns: unknown.clone(), least_ns: unknown, rings })
+    }
+
+    /// Probes from the next origin whose turn it is.
+    pub fn probe(&mut self) {
+        let nodes = self.rings.len();
+        let Some(from) = (0..nodes).map(|step| (self.turn + step) % nodes).find(|node| !self.cpus[*node].is_empty()) else {
+            return;
+        };
+        self.turn = from + 1;
+        let Ok(before) = affinity::of_thread(0) else { return };
+        if affinity::set_thread(0, &self.cpus[from]).is_err() {
+            return;
+        }
+        for (home, ring) in self.rings.iter_mut().enumerate() {
+            let Some(ring) = ring else { continue };
+            let found = ring.chase();
+            let known = &mut self.latency_ns[from][home];
+            *known = Some(known.map_or(found, |known| known + WEIGHT * (found - known)));
+            let least = &mut self.least_ns[from][home];
+            *least = Some(least.map_or(found, |least| least.min(found)));
+        }
+        // A failure here means that the mask was changed under us, which is then right.
+        let _ = affinity::set_thread(0, &before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! This machine.
+
+    use super::*;
+
+    #[test]
+    fn every_pair_gets_a_latency_and_this_thread_stays_where_it_may_be() {
+        let machine = Machine::live().unwrap();
+        let before = affinity::of_thread(0).unwrap();
+        let mut probes = match Probes::new(&machine, 7) {
+            Ok(probes) => probes,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        for _ in machine.nodes() {
+            probes.probe();
+        }
+        for (from, node) in machine.nodes().iter().enumerate().filter(|(_, node)| node.has_cpus()) {
+            for (home, _) in machine.nodes().iter().enumerate().filter(|(_, node)| node.has_memory()) {
+                let latency = probes.latency_ns[from][home].expect("probed");
+                assert!(latency > 0.1 && latency < 1e6, "{latency} ns from {}", node.id);
+            }
+        }
+        assert_eq!(affinity::of_thread(0).unwrap(), before);
+    }
+
+    #[test]
+    fn a_ring_meets_every_line_before_any_again() {
+        let Ok(mut ring) = Ring::new(NodeId(0), 3) else { return eprintln!("skipped: no memory can be bound here") };
+        let mut met = vec![false; LINES];
+        for _ in 0..LINES {
+            assert!(!std::mem::replace(&mut met[ring.at], true));
+            // SAFETY: as in `chase`.
+            ring.at = unsafe { ring.base.add(ring.at * LINE / size_of::<usize>()).read() };
+        }
+        assert!(met.iter().all(|met| *met));
+    }
+}

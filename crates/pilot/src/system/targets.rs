@@ -1,0 +1,346 @@
+//! The processes that are looked after, each held by descriptor and start time, with its threads and what is known of its memory. They may end, exec
+//! another program, fork and make threads at any moment: each look brings this up to date.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::affinity::CpuMask;
+use numapilot_kernel::census;
+use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::pagemap::PageMap;
+use numapilot_kernel::task;
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+
+use crate::event::Target;
+use crate::evidence::homes::Homes;
+use crate::evidence::table::PageId;
+
+/// Share of the time that looking at threads and mappings may take: 1 over this.
+const LOOK_SHARE: u32 = 200;
+/// Between two readings of mappings at least.
+const MAPS_EVERY: Duration = Duration::from_secs(2);
+/// Pages of which a new target's homes are asked; larger ones are asked every so-and-so-manieth page.
+const CENSUS_PAGES: u64 = 1 << 20;
+
+/// A thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Number for policies, never used again.
+    pub number: u32,
+    /// Index of the node on which it was last seen.
+    pub node: usize,
+    /// Nanoseconds for which it has run, as last read.
+    ran_ns: u64,
+    /// For how long it ran since the look before.
+    pub lately_ns: u64,
+    /// Where it might run before it was moved; `None`: it was not.
+    pub mask_before: Option<CpuMask>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Looked {
+    /// Which.
+    pub target: Target,
+    /// Held, so that its number means it.
+    pub process: task::Process,
+    /// Number among the targets, below 4,096.
+    pub slot: u16,
+    /// Program images that it has had, modulo 256.
+    pub generation: u8,
+    /// Its threads by kernel number.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Where its pages lie.
+    pub homes: Homes,
+    /// Mappings, as last read.
+    pub mappings: Vec<census::Range>,
+    /// Address ranges in which huge pages are.
+    pub huge: Vec<(u64, u64)>,
+    /// Evidence of it in the last interval, and how much of it was local.
+    pub samples: (u64, u64),
+    /// Moved for it.
+    pub moved_bytes: u64,
+    image: (u64, u64),
+    mapped_at: Option<Instant>,
+    mapping_took: Duration,
+}
+
+impl Looked {
+    /// Number for policies.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        u32::from(self.slot) | u32::from(self.generation) << 12
+    }
+
+    /// The page at address over 4,096.
+    #[must_use]
+    pub fn page_id(&self, page: u64) -> PageId {
+        PageId::new(self.slot, self.generation, page)
+    }
+
+    /// Whether a page is in a range with huge pages.
+    #[must_use]
+    pub fn is_huge(&self, page: u64) -> bool {
+        let address = page * 4096;
+        let next = self.huge.partition_point(|range| range.0 <= address);
+        next.checked_sub(1).is_some_and(|at| address < self.huge[at].1)
+    }
+}
+
+/// What changed since the look before.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Came.
+    pub added: Vec<Target>,
+    /// Ended.
+    pub ended: Vec<Target>,
+    /// Became another program.
+    pub execs: Vec<Target>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Targets {
+    /// By pid.
+    pub all: BTreeMap<u32, Looked>,
+    next_slot: u16,
+    next_thread: u32,
+    looked_at: Option<Instant>,
+    look_took: Duration,
+    query: PageQuery,
+}
+
+impl Targets {
+    /// Looks after a process from now on; `None` if it is already.
+    ///
+    /// # Errors
+    /// It has ended, or may not be looked into.
+    pub fn add(&mut self, pid: u32) -> Result<Option<Target>, KernelError> {
+        if self.all.contains_key(&pid) {
+            return Ok(None);
+        }
+        let process = task::Process::open(pid)?;
+        let stat = task::stat(pid)?;
+        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
+        let looked = Looked {
+            target: target.clone(),
+            process,
+            slot,
+            generation: 0,
+            threads: BTreeMap::new(),
+            homes: Homes::default(),
+            mappings: Vec::new(),
+            huge: Vec::new(),
+            samples: (0, 0),
+            moved_bytes: 0,
+            image: stat.image,
+            mapped_at: None,
+            mapping_took: Duration::ZERO,
+        };
+        self.all.insert(pid, looked);
+        self.looked_at = None;
+        Ok(Some(target))
+    }
+
+    /// Slots go round, so that a new process's pages are not those of one that ended a moment ago.
+    fn free_slot(&mut self) -> Option<u16> {
+        let taken = |slot: u16| self.all.values().any(|looked| looked.slot == slot);
+        let slot = (0..4096).map(|step| (self.next_slot + step) % 4096).find(|slot| !taken(*slot))?;
+        self.next_slot = (slot + 1) % 4096;
+        Some(slot)
+    }
+
+    /// The process and its number in the kernel, by its number for policies.
+    #[must_use]
+    pub fn by_number(&self, number: u32) -> Option<&Looked> {
+        self.all.values().find(|looked| looked.number() == number)
+    }
+
+    /// Threads in all.
+    #[must_use]
+    pub fn thread_count(&self) -> usize {
+        self.all.values().map(|looked| looked.threads.len()).sum()
+    }
+
+    /// Brings everything up to date. Threads are looked at as often as that takes little time; `None`: not this time.
+    pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
+        let mut changes = Changes::default();
+        self.all.retain(|_, looked| {
+            let runs = looked.process.is_running();
+            if !runs {
+                changes.ended.push(looked.target.clone());
+            }
+            runs
+        });
+        let now = Instant::now();
+        let since = self.looked_at.map(|then| now.duration_since(then));
+        if since.is_some_and(|since| since < self.look_took * LOOK_SHARE) {
+            return (changes, None);
+        }
+        for looked in self.all.values_mut() {
+            if look_at(looked, &mut self.next_thread, machine) {
+                changes.execs.push(looked.target.clone());
+            }
+        }
+        for looked in self.all.values_mut() {
+            read_mappings(looked, &mut self.query, machine);
+        }
+        self.look_took = now.elapsed().min(Duration::from_secs(1));
+        self.looked_at = Some(now);
+        (changes, Some(since.unwrap_or_default()))
+    }
+}
+
+/// Threads, and whether it is another program now.
+fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine) -> bool {
+    let pid = looked.target.pid;
+    let mut is_another = false;
+    if let Ok(stat) = task::stat(pid)
+        && stat.image != looked.image
+    {
+        looked.image = stat.image;
+        is_another = true;
+        begin_anew(looked, stat.name);
+    }
+    let Ok(tids) = task::threads_of(pid) else { return is_another };
+    looked.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
+    for tid in tids {
+        let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
+        let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
+        let thread = looked.threads.entry(tid).or_insert_with(|| {
+            *next_thread += 1;
+            Thread { number: *next_thread, node, ran_ns, lately_ns: 0, mask_before: None }
+        });
+        thread.lately_ns = ran_ns.saturating_sub(thread.ran_ns);
+        (thread.ran_ns, thread.node) = (ran_ns, node);
+    }
+    is_another
+}
+
+/// Another program image: nothing that was known of its memory holds.
+pub fn begin_anew(looked: &mut Looked, name: String) {
+    looked.generation = looked.generation.wrapping_add(1);
+    looked.homes = Homes::default();
+    looked.mappings.clear();
+    looked.huge.clear();
+    looked.target.name = name;
+    looked.mapped_at = None;
+}
+
+/// Mappings, where huge pages are, and (the first time) where its pages lie.
+fn read_mappings(looked: &mut Looked, query: &mut PageQuery, machine: &Machine) {
+    let wait = MAPS_EVERY.max(looked.mapping_took * LOOK_SHARE);
+    if looked.mapped_at.is_some_and(|then| then.elapsed() < wait) {
+        return;
+    }
+    let begun = Instant::now();
+    let is_first = looked.mapped_at.is_none();
+    looked.mapped_at = Some(begun);
+    // A process that ends while we look is noticed at the next look.
+    let Ok(mappings) = census::residents(looked.target.pid) else { return };
+    let huge = mappings.iter().filter(|range| range.huge_bytes > 0);
+    looked.huge = huge.map(|range| (range.start, range.end)).collect();
+    looked.homes.keep_within(mappings.iter().map(|range| (range.start / 4096, range.end / 4096)));
+    looked.mappings = mappings;
+    let resident: u64 = looked.mappings.iter().map(|range| range.resident_bytes / 4096).sum();
+    if is_first {
+        take_census(looked, query, machine, (resident / CENSUS_PAGES).max(1), |_| true);
+    } else if !looked.huge.is_empty() {
+        // One fault makes all of a huge page, so faults alone do not tell which pages are there.
+        take_census(looked, query, machine, 512, |range| range.huge_bytes > 0);
+    }
+    looked.mapping_took = begun.elapsed();
+}
+
+/// Where the pages lie that are there already. Every `stride`th is asked, and stands for those up to the next.
+fn take_census(
+    looked: &mut Looked,
+    query: &mut PageQuery,
+    machine: &Machine,
+    stride: u64,
+    wanted: impl Fn(&census::Range) -> bool,
+) {
+    let pid = looked.target.pid;
+    let Ok(mut map) = PageMap::open(pid) else { return };
+    let (mut states, homes) = (Vec::new(), &mut looked.homes);
+    for range in looked.mappings.iter().filter(|range| range.resident_bytes > 0 && wanted(range)) {
+        let mut visit = |addresses: &[u64]| {
+            let asked: Vec<u64> = addresses.iter().copied().step_by(stride as usize).collect();
+            states.clear();
+            if query.states(pid, &asked, &mut states).is_err() {
+                return;
+            }
+            for (part, state) in addresses.chunks(stride as usize).zip(&states) {
+                let Some(home) = state.node().and_then(|node| machine.node_index(node)) else { continue };
+                for address in part {
+                    homes.set(address / 4096, address / 4096 + 1, home as u8);
+                }
+            }
+        };
+        if census::present(&mut map, range.start, range.end, &mut visit).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process, and children that end and become other programs.
+
+    use std::process::Command;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn threads_and_pages_of_this_process_are_seen() {
+        let machine = Machine::live().unwrap();
+        let memory = std::hint::black_box(vec![7_u8; 4 << 20]);
+        let mut targets = Targets::default();
+        let target = targets.add(std::process::id()).unwrap().unwrap();
+        assert!(targets.add(std::process::id()).unwrap().is_none());
+        let (changes, since) = targets.look(&machine);
+        assert!(changes.ended.is_empty() && since.is_some());
+        let looked = &targets.all[&target.pid];
+        assert!(!looked.threads.is_empty() && !looked.mappings.is_empty());
+        assert_eq!(targets.by_number(looked.number()).unwrap().target, target);
+        if numapilot_kernel::memory::policy(None).is_ok() {
+            assert!(looked.homes.of(memory.as_ptr() as u64 / 4096 + 1).is_some());
+        }
+    }
+
+    #[test]
+    fn an_exec_begins_a_generation_and_an_end_is_noticed() {
+        let machine = Machine::live().unwrap();
+        let mut child =
+            Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut targets = Targets::default();
+        while targets.add(child.id()).unwrap().is_some_and(|target| target.name != "sh") {
+            targets = Targets::default();
+        }
+        targets.look(&machine);
+        let number = targets.all[&child.id()].number();
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let mut execs = Vec::new();
+        for _ in 0..500 {
+            std::thread::sleep(Duration::from_millis(10));
+            targets.looked_at = None;
+            execs.extend(targets.look(&machine).0.execs);
+            if !execs.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
+        assert_ne!(targets.all[&child.id()].number(), number);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(targets.look(&machine).0.ended.len(), 1);
+        assert!(targets.all.is_empty());
+        assert!(matches!(targets.add(child.id()), Err(KernelError::Gone { .. })));
+    }
+}
