@@ -1,5 +1,6 @@
 //! The command line: every command and option, with its help.
 
+mod balance;
 mod check;
 mod compare;
 mod measure;
@@ -20,6 +21,8 @@ use clap::builder::TypedValueParser;
 use numapilot_report::export::Table;
 use numapilot_report::pictures::View;
 
+pub use balance::BalanceArgs;
+pub use balance::MoveArgs;
 pub use check::CheckArgs;
 pub use compare::CompareArgs;
 pub use measure::MeasureArgs;
@@ -56,7 +59,8 @@ Examples:
   numapilot report app.numatrace --object block         one object, over time
   numapilot whatif app.numatrace --set block=interleave what a fix would gain
   numapilot simulate app.numatrace                      placement policies on it, side by side
-  numapilot run --plan app.toml -- ./app                place its objects and threads by a plan";
+  numapilot run --plan app.toml -- ./app                place its objects and threads by a plan
+  numapilot balance --pid 4711                          place its pages while it runs";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -94,6 +98,10 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Ask or steer a running `balance`
     Ctl(CtlArgs),
+    /// Move a process's pages from some nodes to others
+    Move(MoveArgs),
+    /// Place the memory and threads of running programs, and undo what does not help
+    Balance(Box<BalanceArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),

@@ -11,6 +11,7 @@ pub mod census;
 mod error;
 pub mod maps;
 pub mod memory;
+pub mod migrate;
 pub mod pagemap;
 pub mod sysctl;
 pub mod task;

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::KernelError;

@@ -131,23 +131,54 @@ impl Machine {
         model::read(text, file, MachineSource::Model { path: file.into() })
     }
 
-    /// The same machine with idle latencies and memory bandwidths (bytes per second) filled in where nobody knows them: for models of a live system that
-    /// tells nothing. Whoever asks says what was assumed.
+    /// The same machine with idle latencies, and bandwidths in bytes per second of memories and links, filled in where nobody knows them (without links: one
+    /// from each node to each other): for models of a live system that tells nothing. Whoever asks says what was assumed.
     pub fn filled_in(
         &self,
         latency_ns: impl Fn(NodeId, NodeId) -> f64,
-        bandwidth_bytes_per_s: f64,
+        memory_bytes_per_s: f64,
+        link_bytes_per_s: f64,
     ) -> Result<Self, Problem> {
         let mut parts = self.parts.clone();
+        let pairs = |nodes: &[Node]| nodes.iter().flat_map(|a| nodes.iter().map(|b| (a.id, b.id))).collect::<Vec<_>>();
         for (row, from) in parts.idle_latency_ns.iter_mut().zip(&self.parts.nodes) {
-            let reachable = |to: &Node| from.has_cpus() && to.has_memory();
-            for (known, to) in row.iter_mut().zip(&self.parts.nodes).filter(|(_, to)| reachable(to)) {
-                known.get_or_insert_with(|| latency_ns(from.id, to.id));
+            for (known, to) in row.iter_mut().zip(&self.parts.nodes) {
+                if from.has_cpus() && to.has_memory() {
+                    known.get_or_insert_with(|| latency_ns(from.id, to.id));
+                }
             }
         }
         for node in parts.nodes.iter_mut().filter(|node| node.has_memory()) {
-            node.memory_bandwidth_bytes_per_s.get_or_insert(bandwidth_bytes_per_s);
+            node.memory_bandwidth_bytes_per_s.get_or_insert(memory_bytes_per_s);
         }
+        if parts.links.is_empty() {
+            let apart = pairs(&self.parts.nodes).into_iter().filter(|(from, to)| from != to);
+            let link = |(number, (from, to)): (usize, (NodeId, NodeId))| Link {
+                id: LinkId(number as u16),
+                from: Endpoint::Node(from),
+                to: Endpoint::Node(to),
+                bandwidth_bytes_per_s: link_bytes_per_s,
+                latency_ns: None,
+                kind: "assumed".to_owned(),
+            };
+            parts.links = apart.enumerate().map(link).collect();
+        }
+        Self::try_from(parts)
+    }
+
+    /// This machine with the latencies, bandwidths and links of a model that has the same nodes.
+    pub fn with_figures_of(&self, model: &Self) -> Result<Self, Problem> {
+        let mut parts = self.parts.clone();
+        parts.idle_latency_ns.clone_from(&model.parts.idle_latency_ns);
+        for (node, figures) in parts.nodes.iter_mut().zip(&model.parts.nodes) {
+            node.memory_bandwidth_bytes_per_s = figures.memory_bandwidth_bytes_per_s;
+        }
+        parts.links.clone_from(&model.parts.links);
+        parts.routers.clone_from(&model.parts.routers);
+        parts.routing = model.parts.routing;
+        parts.routes.clone_from(&model.parts.routes);
+        parts.traffic = model.parts.traffic.clone();
+        parts.coherence = model.parts.coherence;
         Self::try_from(parts)
     }
 

@@ -16,6 +16,8 @@ pub const OUTSTANDING: f64 = 4.0;
 pub const THINK_NS: f64 = 10.0;
 /// Bytes per second of a node's memory where nobody told: two channels of DDR4-3200 at 80 %, assumed.
 const BANDWIDTH_BYTES_PER_S: f64 = 40e9;
+/// The same of a link between two nodes: assumed.
+const LINK_BYTES_PER_S: f64 = 20e9;
 /// Evidence below which a node's row is taken to be like all others'.
 const LEAST: f64 = 0.5;
 
@@ -35,10 +37,13 @@ pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
         notes.push(format!("bandwidths are not known here: taken as {} GB/s per node", BANDWIDTH_BYTES_PER_S / 1e9));
     }
     if machine.links().is_empty() && nodes.len() > 1 {
-        notes.push("links between nodes are not known here: only memory controllers can be congested in the model".to_owned());
+        notes.push(format!(
+            "links are not known here: taken as one from each node to each other, of {} GB/s",
+            LINK_BYTES_PER_S / 1e9
+        ));
     }
     let latency_ns = |from, to| machine.idle_latency_or_guess_ns(from, to);
-    Ok((machine.filled_in(latency_ns, BANDWIDTH_BYTES_PER_S)?, notes))
+    Ok((machine.filled_in(latency_ns, BANDWIDTH_BYTES_PER_S, LINK_BYTES_PER_S)?, notes))
 }
 
 /// One node's threads since the last look.
@@ -164,8 +169,11 @@ mod tests {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join("cpulist"), format!("{node}\n")).unwrap();
             std::fs::write(folder.join("distance"), if node == 0 { "10 20\n" } else { "20 10\n" }).unwrap();
-            std::fs::write(folder.join("meminfo"), format!("Node {node} MemTotal: 1000 kB\nNode {node} MemFree: 900 kB\n"))
-                .unwrap();
+            std::fs::write(
+                folder.join("meminfo"),
+                format!("Node {node} MemTotal: 1000000 kB\nNode {node} MemFree: 900000 kB\n"),
+            )
+            .unwrap();
         }
         let folder = root.path().join("sys/devices/system/node");
         std::fs::write(folder.join("online"), "0-1\n").unwrap();
@@ -175,7 +183,7 @@ mod tests {
         std::fs::write(cpus.join("present"), "0-1\n").unwrap();
         let bare = Machine::from_sysfs(root.path()).unwrap();
         let (whole, notes) = completed(&bare).unwrap();
-        assert!(numapilot_traffic::MemorySystem::new(&whole).is_ok());
+        numapilot_traffic::MemorySystem::new(&whole).unwrap();
         assert_eq!(notes.len(), 3, "{notes:?}");
     }
 }

@@ -80,9 +80,8 @@ mod tests {
 
     #[test]
     fn a_policy_without_memory_is_shown_the_other_users_of_what_is_used_now() {
-        let known = |used: &Use| {
-            (used.page == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 })
-        };
+        let known =
+            |used: &Use| (used.page == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 });
         let uses = [used(7, 1), used(8, 3)];
         let seen = samples(&uses, false, known);
         let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page, sample.from)).collect();

@@ -50,7 +50,9 @@ pub fn batches(
         let seen = seen_from(known.as_ref(), ids);
         let (pid, first, page_bytes) = (pid_of(page.process), page.page * SMALL_BYTES, bytes_of(page.size));
         match out.last_mut() {
-            Some(last) if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.fate == fate => {
+            Some(last)
+                if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.fate == fate =>
+            {
                 last.pages += 1;
                 add(&mut last.seen, &seen);
             }
@@ -71,7 +73,10 @@ pub fn batches(
 
 fn seen_from(known: Option<&Known>, ids: &[NodeId]) -> Vec<SeenFrom> {
     let users = known.map_or(&[][..], |known| &known.users);
-    users.iter().map(|(node, count)| SeenFrom { node: ids[usize::from(*node)].0, reads: f64::from(*count), writes: 0.0 }).collect()
+    users
+        .iter()
+        .map(|(node, count)| SeenFrom { node: ids[usize::from(*node)].0, reads: f64::from(*count), writes: 0.0 })
+        .collect()
 }
 
 fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
@@ -101,7 +106,9 @@ pub fn ranges_left_alone(pages: BTreeMap<PageKey, (u8, u32)>) -> Vec<(PageKey, u
     for (page, (bounces, rest)) in pages {
         match out.last_mut() {
             Some((first, count, most, longest))
-                if first.process == page.process && first.size == page.size && page.page == first.page + *count * step(page) =>
+                if first.process == page.process
+                    && first.size == page.size
+                    && page.page == first.page + *count * step(page) =>
             {
                 *count += 1;
                 *most = (*most).max(bounces);
@@ -131,7 +138,8 @@ mod tests {
     fn neighbours_with_one_fate_are_one_batch_with_their_evidence() {
         let ids = [NodeId(0), NodeId(2)];
         let orders: Vec<Order> = [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: 1 }).into();
-        let known = |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
+        let known =
+            |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
         let told = batches(&orders, &ids, |_| 77, known);
         assert_eq!(told.len(), 2);
         assert_eq!((told[0].pid, told[0].first, told[0].pages), (77, 10 * 4096, 3));

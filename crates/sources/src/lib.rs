@@ -25,7 +25,7 @@ mod output;
 mod record;
 mod sampled;
 mod session;
-mod signals;
+pub mod signals;
 mod simulated;
 mod walk;
 

@@ -1,5 +1,6 @@
 //! One file per command: arguments in, calls to the crates that do the work, output out.
 
+mod balance;
 mod check;
 mod compare;
 pub mod compile;
@@ -10,6 +11,7 @@ mod exports;
 mod import;
 mod maps;
 mod measure;
+mod move_pages;
 mod numactl;
 mod objects;
 mod plan;
@@ -54,6 +56,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Explain(arguments) => explain::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Ctl(arguments) => ctl::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Move(arguments) => move_pages::run(&arguments),
+        Command::Balance(arguments) => balance::run(&arguments),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
         Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),

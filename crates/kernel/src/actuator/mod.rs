@@ -25,6 +25,7 @@ use crate::task::Process;
 use interpret::Batch;
 use interpret::Calls;
 use pace::Pace;
+use room::Rooms;
 use syscall::System;
 
 /// A page that is to be moved.
@@ -210,6 +211,7 @@ pub struct Mover {
     started: Instant,
     huge_bytes: u64,
     system: System,
+    rooms: Rooms,
 }
 
 impl Mover {
@@ -223,6 +225,7 @@ impl Mover {
             started: Instant::now(),
             huge_bytes: huge_bytes(),
             system,
+            rooms: Rooms::default(),
         }
     }
 
@@ -416,10 +419,10 @@ impl Mover {
     }
 
     /// How many of `pages` a node has room for beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
-    fn fits(&self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
+    fn fits(&mut self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
         let need = pages as u64 * page_bytes();
         let left = work.room.get(&to.0).copied().filter(|left| *left >= need);
-        let left = left.unwrap_or_else(|| match room::of_node(to) {
+        let left = left.unwrap_or_else(|| match self.rooms.of_node(to) {
             Ok(memory) => memory.available_bytes().saturating_sub(self.options.keep_bytes),
             Err(_) => u64::MAX,
         });

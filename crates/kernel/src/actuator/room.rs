@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
 
 use numapilot_machine::NodeId;
 
@@ -35,31 +37,45 @@ impl NodeMemory {
     }
 }
 
-/// Reads a node's `meminfo` and its zones' watermarks.
-///
-/// # Errors
-/// The system has no such node, or its files cannot be read.
-pub fn of_node(node: NodeId) -> Result<NodeMemory, KernelError> {
-    let root = Path::new("/");
-    let watermarks = low_watermarks(&fs::read_to_string("/proc/zoneinfo").unwrap_or_default());
-    under(root, node, &watermarks)
+/// How long watermarks hold: they change with settings, and reading them is slow (`/proc/zoneinfo` is long).
+const WATERMARKS_FOR: Duration = Duration::from_secs(60);
+
+/// Reads nodes' memory again and again.
+#[derive(Clone, Debug)]
+pub struct Rooms {
+    root: PathBuf,
+    low_bytes: BTreeMap<u16, u64>,
+    read_at: Option<Instant>,
 }
 
-/// [`of_node`] for many nodes at once, under another root.
-///
-/// # Errors
-/// As above.
-pub fn of_nodes_under(root: &Path, nodes: &[NodeId]) -> Result<Vec<NodeMemory>, KernelError> {
-    let watermarks = low_watermarks(&fs::read_to_string(root.join("proc/zoneinfo")).unwrap_or_default());
-    nodes.iter().map(|node| under(root, *node, &watermarks)).collect()
+impl Default for Rooms {
+    fn default() -> Rooms {
+        Rooms::under(Path::new("/"))
+    }
 }
 
-fn under(root: &Path, node: NodeId, watermarks: &BTreeMap<u16, u64>) -> Result<NodeMemory, KernelError> {
-    let path: PathBuf = root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
-    let text = fs::read_to_string(&path).map_err(|source| KernelError::File { path, source })?;
-    let mut memory = meminfo(&text);
-    memory.low_bytes = watermarks.get(&node.0).copied().unwrap_or(0);
-    Ok(memory)
+impl Rooms {
+    /// Of the system under another root.
+    #[must_use]
+    pub fn under(root: &Path) -> Rooms {
+        Rooms { root: root.to_owned(), low_bytes: BTreeMap::new(), read_at: None }
+    }
+
+    /// A node's memory now.
+    ///
+    /// # Errors
+    /// The system has no such node, or its files cannot be read.
+    pub fn of_node(&mut self, node: NodeId) -> Result<NodeMemory, KernelError> {
+        if self.read_at.is_none_or(|then| then.elapsed() >= WATERMARKS_FOR) {
+            // Where it cannot be read, nothing is known to be kept back.
+            self.low_bytes = low_watermarks(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
+            self.read_at = Some(Instant::now());
+        }
+        let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
+        let text = fs::read_to_string(&path).map_err(|source| KernelError::File { path, source })?;
+        let low_bytes = self.low_bytes.get(&node.0).copied().unwrap_or(0);
+        Ok(NodeMemory { low_bytes, ..meminfo(&text) })
+    }
 }
 
 /// The text of `/sys/devices/system/node/nodeN/meminfo` (`Node 0 MemFree: 123 kB`).
@@ -115,14 +131,15 @@ mod tests {
         let zones = "Node 0, zone      DMA\n  pages free     3840\n        min      21\n        low      26\n        high     31\n\
                      Node 1, zone    DMA32\n  pages free     1\n        low      100\nNode 1, zone   Normal\n        low      150\n";
         fs::write(root.path().join("proc/zoneinfo"), zones).unwrap();
-        let found = of_nodes_under(root.path(), &[NodeId(1)]).unwrap()[0];
+        let mut rooms = Rooms::under(root.path());
+        let found = rooms.of_node(NodeId(1)).unwrap();
         let page = super::super::page_bytes();
         assert_eq!(found.low_bytes, 250 * page);
         assert_eq!((found.free_bytes, found.file_bytes, found.slab_bytes), (100_000 << 10, 50_000 << 10, 1000 << 10));
         let low = found.low_bytes;
         let slab = (1000 << 10) - low.min(500 << 10);
         assert_eq!(found.available_bytes(), (100_000 << 10) - low + (50_000 << 10) - low + slab);
-        assert!(matches!(of_nodes_under(root.path(), &[NodeId(7)]), Err(KernelError::File { .. })));
+        assert!(matches!(rooms.of_node(NodeId(7)), Err(KernelError::File { .. })));
     }
 
     #[test]

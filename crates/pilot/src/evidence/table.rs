@@ -230,9 +230,8 @@ impl PageTable {
         let tick = self.tick;
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
-        let is_bounce = entry.bounces & MOVED != 0
-            && entry.before == to
-            && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
+        let is_bounce =
+            entry.bounces & MOVED != 0 && entry.before == to && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
         let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
         entry.bounces = MOVED | bounces;
         (entry.before, entry.home, entry.moved) = (from, to, tick);

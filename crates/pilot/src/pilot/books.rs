@@ -6,7 +6,6 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
-use numapilot_kernel::actuator::room;
 use numapilot_machine::Machine;
 use numapilot_placement::Observation as Observed;
 use serde_json::json;
@@ -129,6 +128,10 @@ impl Books {
 
     pub fn looks(&self) -> u64 {
         self.counters.observations
+    }
+
+    pub fn moving_ns(&self) -> u64 {
+        self.counters.moving_ns
     }
 
     pub fn next_decision(&mut self) -> u64 {
@@ -274,7 +277,7 @@ impl Pilot {
         let count = self.machine.nodes().len();
         let flow = self.table.flow();
         let node = |(at, node): (usize, &numapilot_machine::Node)| {
-            let memory = room::of_node(node.id).unwrap_or_default();
+            let memory = self.memory[at];
             let row = &flow[at * count..(at + 1) * count];
             let sum: f64 = row.iter().sum();
             NodeStatus {

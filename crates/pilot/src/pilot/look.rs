@@ -147,7 +147,8 @@ impl Pilot {
             for (address, state) in addresses.iter().zip(states) {
                 let home = state.node().and_then(|node| self.machine.node_index(node));
                 let page = address / 4096;
-                let (first, end) = if looked.is_huge(page) { (page & !511, (page | 511) + 1) } else { (page, page + 1) };
+                let (first, end) =
+                    if looked.is_huge(page) { (page & !511, (page | 511) + 1) } else { (page, page + 1) };
                 match home {
                     Some(home) => {
                         looked.homes.set(first, end, home as u8);

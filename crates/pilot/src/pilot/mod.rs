@@ -12,6 +12,8 @@ mod step;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::actuator::room::NodeMemory;
+use numapilot_kernel::actuator::room::Rooms;
 use numapilot_machine::Machine;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
@@ -24,8 +26,8 @@ pub use options::Tunables;
 pub use options::Who;
 
 use crate::conductor::Conductor;
-use crate::event::EvidenceSource;
 use crate::event::Event;
+use crate::event::EvidenceSource;
 use crate::event::Steered;
 use crate::event::Stop;
 use crate::event::Trouble;
@@ -79,6 +81,9 @@ pub struct Pilot {
     harm: Harm,
     books: Books,
     evidence: Vec<EvidenceSource>,
+    rooms: Rooms,
+    /// Each node's memory at the last look.
+    memory: Vec<NodeMemory>,
     /// What came of the last decision's orders.
     outcomes: Vec<Outcome>,
     /// Pages (process, page, where they were) of the batch under judgement, and its decisions.
@@ -132,6 +137,8 @@ impl Pilot {
             settings: Settings::default(),
             targets: Targets::default(),
             evidence: Vec::new(),
+            rooms: Rooms::default(),
+            memory: vec![NodeMemory::default(); nodes],
             outcomes: Vec::new(),
             undo: Vec::new(),
             judged: Vec::new(),
@@ -159,7 +166,11 @@ impl Pilot {
     fn sources(&self, probe_note: &str, notes: &[String]) -> Vec<EvidenceSource> {
         let source = |name: &str, used, detail: String| EvidenceSource { name: name.to_owned(), used, detail };
         let mut sources = vec![
-            source("fault", true, "page faults; later ones are hinting faults of the kernel's NUMA balancing".to_owned()),
+            source(
+                "fault",
+                true,
+                "page faults; later ones are hinting faults of the kernel's NUMA balancing".to_owned(),
+            ),
             source("probe", self.probes.is_some(), probe_note.to_owned()),
         ];
         let assumed = format!(
@@ -180,10 +191,16 @@ impl Pilot {
         Ok(self.targets.add(pid).map(drop)?)
     }
 
-    /// Runs until stopped, by its conductor or because its targets have ended. What it did.
-    pub fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
+    /// Begins: tells what it starts with, and changes the settings that evidence takes. A program that is to be looked after from its start is started
+    /// after this, so that it is born under these settings.
+    pub fn begin(&mut self, conductor: &mut dyn Conductor) {
         conductor.record(Event::Start(self.books.start(&self.machine, &self.options, &self.targets, &self.evidence)));
         self.begin_scanning(conductor);
+        self.pace_scanning(conductor);
+    }
+
+    /// Runs after [`Pilot::begin`] until stopped, by its conductor or because its targets have ended. What it did.
+    pub fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
         let because = loop {
             if let Some(because) = self.wait(conductor) {
                 break because;
@@ -197,6 +214,11 @@ impl Pilot {
             }
         };
         self.end(because, conductor)
+    }
+
+    /// Ends without having run: puts everything back.
+    pub fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor) {
+        self.end(because.to_owned(), conductor);
     }
 
     fn end(&mut self, because: String, conductor: &mut dyn Conductor) -> Stop {

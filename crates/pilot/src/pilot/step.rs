@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
-use numapilot_kernel::actuator::room;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
 use numapilot_placement::Observation;
@@ -38,6 +37,10 @@ const QUIET: u32 = 20;
 const SLOWEST: Duration = Duration::from_secs(2);
 /// Share of one CPU below which targets count as idle.
 const IDLE_SHARE: f64 = 0.02;
+/// A turn's own time is at most one part in so many of the interval; in the first seconds, when there is most to learn, in fewer.
+const OWN_SHARE: u32 = 100;
+const EAGER_SHARE: u32 = 5;
+const EAGER: Duration = Duration::from_secs(10);
 /// Turns between two sweeps of the table.
 const SWEEP_EVERY: u64 = 500;
 
@@ -46,12 +49,17 @@ impl Pilot {
     pub(super) fn step(&mut self, conductor: &mut dyn Conductor) {
         let elapsed = self.last.elapsed();
         self.last = Instant::now();
+        let moving_before = self.books.moving_ns();
         let seen = self.look_at_rings(conductor);
         self.look_at_targets(conductor);
         self.table.tick();
         let uses = self.uses(&seen.faults);
         if self.books.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep();
+        }
+        for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
+            // A node that has gone offline has nothing to give.
+            *memory = self.rooms.of_node(node.id).unwrap_or_default();
         }
         let running = self.running();
         let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
@@ -70,7 +78,9 @@ impl Pilot {
             let observation = self.observation(elapsed, &uses, &estimated, &seen);
             ordered = self.decide(&observation, conductor);
         }
-        self.set_pace(is_idle, ordered, conductor);
+        let moving = Duration::from_nanos(self.books.moving_ns() - moving_before);
+        let own = self.last.elapsed().saturating_sub(moving);
+        self.set_pace(is_idle, ordered, own, conductor);
         self.pace_scanning(conductor);
         self.tell_losses(conductor);
         self.publish(conductor);
@@ -107,8 +117,8 @@ impl Pilot {
 
     fn observation(&mut self, elapsed: Duration, uses: &[Use], estimated: &Estimate, seen: &Seen) -> Observation {
         let mut nodes = estimated.nodes.clone();
-        for (node, counters) in self.machine.nodes().iter().zip(&mut nodes) {
-            counters.free_bytes = room::of_node(node.id).map_or(0, |memory| memory.available_bytes());
+        for (memory, counters) in self.memory.iter().zip(&mut nodes) {
+            counters.free_bytes = memory.available_bytes();
         }
         let (table, targets) = (&self.table, &self.targets);
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
@@ -189,7 +199,12 @@ impl Pilot {
     }
 
     /// Parts orders into those that may be carried out, and those about pages that went to and fro.
-    fn granted(&mut self, orders: Vec<Order>, decision: u64, conductor: &mut dyn Conductor) -> (Vec<Order>, Vec<Order>) {
+    fn granted(
+        &mut self,
+        orders: Vec<Order>,
+        decision: u64,
+        conductor: &mut dyn Conductor,
+    ) -> (Vec<Order>, Vec<Order>) {
         let mut resting: BTreeMap<PageKey, (u8, u32)> = BTreeMap::new();
         let (granted, held) = orders.into_iter().partition(|order| {
             let Order::Migrate { page, .. } = order else { return true };
@@ -318,9 +333,10 @@ impl Pilot {
     }
 
     /// How soon to look again: as the policy wishes, and less often while nothing happens.
-    fn set_pace(&mut self, is_idle: bool, ordered: usize, conductor: &mut dyn Conductor) {
+    fn set_pace(&mut self, is_idle: bool, ordered: usize, own: Duration, conductor: &mut dyn Conductor) {
         self.quiet = if ordered > 0 || !(is_idle || self.is_paused) { 0 } else { self.quiet.saturating_add(1) };
-        let least = self.options.tunables.interval;
+        let share = if self.started.elapsed() < EAGER { EAGER_SHARE } else { OWN_SHARE };
+        let least = self.options.tunables.interval.max(own * share);
         let wished = Duration::from_nanos(self.policy.wishes().next_ns).max(least).min(SLOWEST.max(least));
         let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
         self.state = match (self.is_paused, is_idle, next > wished) {

@@ -85,7 +85,9 @@ impl Hands {
                     let to = self.ids[*to];
                     wishes.extend((page.page..page.page + count).map(|page| Wish { to, address: page * 4096 }));
                 }
-                Action::MoveThread { thread, to } => results[order] = self.move_thread(*thread, *to, targets, &mut done),
+                Action::MoveThread { thread, to } => {
+                    results[order] = self.move_thread(*thread, *to, targets, &mut done)
+                }
                 // A stock kernel offers no way to do these to another process.
                 Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
             }
@@ -115,7 +117,8 @@ impl Hands {
         let moved = match self.mover.run(Some(&looked.process), wishes, &huge, &mut |_| goes_on()) {
             Ok(moved) => moved,
             Err(error) => {
-                let refusal = if matches!(error, KernelError::Gone { .. }) { Refusal::Gone } else { Refusal::Unsupported };
+                let refusal =
+                    if matches!(error, KernelError::Gone { .. }) { Refusal::Gone } else { Refusal::Unsupported };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal));
                 done.pages.refused += parts.len() as u64;
                 done.troubles.push(error.to_string());

@@ -113,7 +113,8 @@ impl Probes {
     /// A node's memory cannot be had: a cpuset forbids it, or the kernel has no NUMA support.
     pub fn new(machine: &Machine, seed: u64) -> io::Result<Probes> {
         let allowed = affinity::of_thread(0).map_err(io::Error::other)?;
-        let ring = |node: &numapilot_machine::Node| node.has_memory().then(|| Ring::new(node.id, seed ^ u64::from(node.id.0)));
+        let ring =
+            |node: &numapilot_machine::Node| node.has_memory().then(|| Ring::new(node.id, seed ^ u64::from(node.id.0)));
         let rings = machine.nodes().iter().map(|node| ring(node).transpose()).collect::<io::Result<Vec<_>>>()?;
         let cpus = machine.nodes().iter().map(|node| node.cpus.iter().copied().collect::<CpuMask>().and(&allowed));
         let unknown = vec![vec![None; rings.len()]; rings.len()];
@@ -123,7 +124,8 @@ impl Probes {
     /// Probes from the next origin whose turn it is.
     pub fn probe(&mut self) {
         let nodes = self.rings.len();
-        let Some(from) = (0..nodes).map(|step| (self.turn + step) % nodes).find(|node| !self.cpus[*node].is_empty()) else {
+        let Some(from) = (0..nodes).map(|step| (self.turn + step) % nodes).find(|node| !self.cpus[*node].is_empty())
+        else {
             return;
         };
         self.turn = from + 1;

@@ -147,7 +147,10 @@ mod tests {
         assert_eq!(keeper.0, [(a.clone(), "0".to_owned()), (b.clone(), "1000".to_owned())]);
         fs::write(&a, "2").unwrap();
         let done = settings.put_all_back(&mut keeper);
-        assert_eq!(done.iter().map(|done| done.done).collect::<Vec<_>>(), [SettingDone::Restored, SettingDone::LeftAlone]);
+        assert_eq!(
+            done.iter().map(|done| done.done).collect::<Vec<_>>(),
+            [SettingDone::Restored, SettingDone::LeftAlone]
+        );
         assert_eq!((read(&a).unwrap().as_str(), read(&b).unwrap().as_str()), ("2", "1000"));
         assert!(keeper.0.is_empty() && settings.put_all_back(&mut keeper).is_empty());
         assert!(settings.set(&path("none"), "1", &mut keeper).unwrap_err().contains("none"));

@@ -317,8 +317,7 @@ mod tests {
     #[test]
     fn an_exec_begins_a_generation_and_an_end_is_noticed() {
         let machine = Machine::live().unwrap();
-        let mut child =
-            Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let mut targets = Targets::default();
         while targets.add(child.id()).unwrap().is_some_and(|target| target.name != "sh") {
             targets = Targets::default();

@@ -1,0 +1,161 @@
+//! The command lines of `move` and `balance`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ArgGroup;
+use clap::Args;
+
+use super::LookArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot move 4711 --from 0 --to 1            all of its pages on node 0 to node 1
+  numapilot move 4711 --from 0,1 --to 2,3        those on 0 to 2, those on 1 to 3
+  numapilot move 4711 --from 0 --to 1-3          dealt round robin over three nodes
+  numapilot move 4711 --from all --to 1 --rate 200M
+  numapilot move 4711 --from 0 --to 1 --dry-run  what would move
+
+It does what migratepages does, and says of every page what became of it. Pages that several processes map move with --shared only, which takes
+CAP_SYS_NICE. Another user's process takes root, or CAP_SYS_NICE and CAP_SYS_PTRACE. Later pages still go where the process's policy puts them.
+The exit status is 0 if no page stayed that could have moved, 3 if some did (busy, no room, shared), 1 on failure (docs/balance.md).")]
+pub struct MoveArgs {
+    /// Process
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Nodes whose pages move: numbers, ranges, `all`
+    #[arg(long, value_name = "NODES")]
+    pub from: String,
+    /// Where to
+    #[arg(long, value_name = "NODES")]
+    pub to: String,
+    /// Also pages that other processes map too
+    #[arg(long)]
+    pub shared: bool,
+    /// Bytes per second at most (200M, 1G)
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub rate: Option<u64>,
+    /// Bytes to leave available on every node
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16M")]
+    pub keep: u64,
+    /// Only say what would move
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing while it moves
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("who").required(true).args(["pids", "cgroup", "system", "command"]))]
+#[command(after_help = "\
+Examples:
+  numapilot balance --pid 4711                           a process, its threads, and what it starts
+  numapilot balance --pid 4711 --dry-run                 what it would do
+  numapilot balance -- ./app --threads 16                a program from its start to its end
+  numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup
+  numapilot balance --system --policy carrefour          everything
+  numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
+  numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
+
+Evidence comes from page faults: the kernel's NUMA balancing is turned on for the run and its pace changed, and both are put back (--keep-settings leaves
+them alone). Moving pages of other users' processes takes CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their page faults CAP_PERFMON (or
+kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; what was moved stays. docs/balance.md, docs/policies.md.")]
+pub struct BalanceArgs {
+    /// Processes to look after, and what they start
+    #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',')]
+    pub pids: Vec<u32>,
+    /// A cgroup, by its folder
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<PathBuf>,
+    /// Every process of this machine
+    #[arg(long)]
+    pub system: bool,
+    /// Placement policy: NAME or NAME:OPTION=VALUE,...
+    #[arg(long, value_name = "POLICY", default_value = "pilot")]
+    pub policy: String,
+    /// Only say what would be done
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Share of the programs' time that may be lost to moves that bring nothing
+    #[arg(long, value_name = "PERCENT", value_parser = super::percentage, default_value = "1%")]
+    pub max_harm: f64,
+    /// Bytes moved per second at most (200M, 1G)
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub rate: Option<u64>,
+    /// Bytes to leave available on every node
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16M")]
+    pub keep: u64,
+    /// Least time between two looks
+    #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "100ms")]
+    pub interval: Duration,
+    /// End after so long
+    #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
+    pub until: Option<Duration>,
+    /// Pages of which something is remembered at most, 32 bytes each
+    #[arg(long, value_name = "PAGES", default_value_t = 4 << 20)]
+    pub table_pages: usize,
+    /// Model of this machine (NAME or FILE, with as many nodes): its latencies, bandwidths and links in place of assumed ones
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Leave the kernel's settings alone
+    #[arg(long)]
+    pub keep_settings: bool,
+    /// Measure no latencies between nodes
+    #[arg(long)]
+    pub no_probes: bool,
+    /// For what a policy draws at random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON: an event per line
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub look: LookArgs,
+    /// A program and its arguments: looked after from its start
+    #[arg(last = true, value_name = "PROGRAM ARGS")]
+    pub command: Vec<OsString>,
+}
+
+/// A number of bytes with K, M, G or T (powers of 1,024).
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "K" | "KiB" | "k" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        other => return Err(format!("`{other}` is no unit of bytes; use K, M, G or T")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
+    let bytes = number * (1_u64 << shift) as f64;
+    (bytes >= 1.0 && bytes < 1e18)
+        .then_some(bytes as u64)
+        .ok_or_else(|| "it must be 1 byte or more, and below 1e18".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(bytes("200M"), Ok(200 << 20));
+        assert_eq!(bytes("1.5K"), Ok(1536));
+        assert_eq!(bytes("7"), Ok(7));
+        for wrong in ["", "M", "-1", "0", "5X", "nan"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

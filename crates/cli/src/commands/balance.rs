@@ -1,0 +1,295 @@
+//! `numapilot balance`: the loop, steered by signals, its events told as text or JSON.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::anyhow;
+use numapilot_machine::Machine;
+use numapilot_pilot::conductor::Conductor;
+use numapilot_pilot::estimate;
+use numapilot_pilot::event::Event;
+use numapilot_pilot::event::Sink;
+use numapilot_pilot::event::Stop;
+use numapilot_pilot::pilot::Options;
+use numapilot_pilot::pilot::Pilot;
+use numapilot_pilot::pilot::Tunables;
+use numapilot_pilot::pilot::Who;
+use numapilot_pilot::status::Command;
+use numapilot_pilot::status::Status;
+use numapilot_pilot::status::Steering;
+use numapilot_pilot::system::settings::Keeper;
+use numapilot_placement::policy_by_name;
+use numapilot_report::units;
+use numapilot_sources::signals::Guard;
+
+use crate::args::BalanceArgs;
+use crate::output;
+
+/// Runs the loop; the program's status where there is one.
+pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
+    let (machine, notes) = machine(arguments)?;
+    let policy = policy_by_name(&arguments.policy, &machine, arguments.seed)?;
+    let mut pilot = Pilot::new(machine, policy, options(arguments), &notes)?;
+    let signals = Guard::install()?;
+    let mut teller = Teller {
+        signals,
+        child: None,
+        pending: VecDeque::new(),
+        json: arguments.json,
+        quiet: arguments.quiet,
+        line: 0,
+    };
+    pilot.begin(&mut teller);
+    if let Some((program, rest)) = arguments.command.split_first() {
+        match start(program, rest, &teller.signals) {
+            Ok(child) => {
+                // One that has ended already is no target: the loop then ends at once.
+                let _ = pilot.child(child.id());
+                teller.child = Some(child);
+            }
+            Err(error) => {
+                pilot.give_up("the program could not be started", &mut teller);
+                return Err(error);
+            }
+        }
+    }
+    let stop = pilot.run(&mut teller);
+    if !arguments.json && !arguments.quiet {
+        output::print(&summary(&stop))?;
+    }
+    teller.status()
+}
+
+/// This machine, with what the traffic model needs.
+fn machine(arguments: &BalanceArgs) -> Result<(Machine, Vec<String>)> {
+    let live = Machine::live().context("this machine's topology")?;
+    let Some(name) = &arguments.machine else {
+        return Ok(estimate::completed(&live)?);
+    };
+    let model = Machine::load(name)?;
+    let ids = |machine: &Machine| machine.nodes().iter().map(|node| node.id).collect::<Vec<_>>();
+    if ids(&model) != ids(&live) {
+        let (theirs, ours) = (model.nodes().len(), live.nodes().len());
+        return Err(anyhow!(
+            "--machine {name}: it has {theirs} nodes, this machine {ours}; give a model with the same nodes"
+        ));
+    }
+    let (whole, mut notes) = estimate::completed(&live.with_figures_of(&model)?)?;
+    notes.push(format!("latencies, bandwidths and links are those of model {name}"));
+    Ok((whole, notes))
+}
+
+fn options(arguments: &BalanceArgs) -> Options {
+    let who = match &arguments.cgroup {
+        Some(folder) => Who::Cgroup(folder.clone()),
+        None if arguments.system => Who::System,
+        None if !arguments.command.is_empty() => Who::Child,
+        None => Who::Processes(arguments.pids.clone()),
+    };
+    Options {
+        who,
+        policy: arguments.policy.clone(),
+        tunables: Tunables {
+            max_harm: arguments.max_harm,
+            interval: arguments.interval,
+            bytes_per_s: arguments.rate,
+            keep_bytes: arguments.keep,
+        },
+        dry_run: arguments.dry_run,
+        steers_scanning: !arguments.keep_settings,
+        probes: !arguments.no_probes,
+        table_pages: arguments.table_pages,
+        until: arguments.until,
+        seed: arguments.seed,
+    }
+}
+
+/// Starts a program under the loop's eyes, with the signals as they were.
+fn start(program: &OsString, rest: &[OsString], signals: &Guard) -> Result<Child> {
+    let mut command = std::process::Command::new(program);
+    command.args(rest);
+    let replaced = signals.replaced();
+    // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            for signal in &replaced {
+                libc::signal(*signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+    command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+}
+
+/// Steers by signals, and tells what happens.
+struct Teller {
+    signals: Guard,
+    child: Option<Child>,
+    pending: VecDeque<Command>,
+    json: bool,
+    quiet: bool,
+    line: u64,
+}
+
+impl Teller {
+    /// The program's status; after a signal its end is waited for.
+    fn status(&mut self) -> Result<ExitCode> {
+        let Some(child) = &mut self.child else { return Ok(ExitCode::SUCCESS) };
+        let status = child.wait().context("waiting for the program")?;
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    }
+
+    /// A signal to us ends the loop; to a program it is passed on, and the loop goes on until the program ends.
+    fn hear(&mut self) {
+        for arrived in self.signals.arrived() {
+            match &self.child {
+                Some(child) => {
+                    if arrived.forward {
+                        // SAFETY: sends a signal to our own child, which has not been waited for.
+                        unsafe { libc::kill(child.id().cast_signed(), arrived.signal) };
+                    }
+                }
+                None if arrived.signal == libc::SIGHUP => self.pending.push_back(Command::Reload),
+                None => self.pending.push_back(Command::Stop),
+            }
+        }
+    }
+}
+
+impl Sink for Teller {
+    fn record(&mut self, event: Event) {
+        let text = if self.json {
+            let entry = numapilot_pilot::event::Entry {
+                v: numapilot_pilot::event::VERSION,
+                line: self.line,
+                unix_ns: std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .map_or(0, |since| since.as_nanos() as u64),
+                event,
+            };
+            self.line += 1;
+            serde_json::to_string(&entry).ok().map(|line| line + "\n")
+        } else if self.quiet {
+            None
+        } else {
+            line(&event).map(|line| format!("numapilot: {line}\n"))
+        };
+        // Whoever reads may have gone: the loop goes on.
+        match (text, self.json) {
+            (Some(text), true) => drop(output::print(&text)),
+            (Some(text), false) => eprint!("{text}"),
+            _ => {}
+        }
+    }
+}
+
+impl Keeper for Teller {
+    fn will_change(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn restored(&mut self, _: &str) {}
+}
+
+impl Conductor for Teller {
+    fn next(&mut self, wait: Duration) -> Option<Steering> {
+        if self.pending.is_empty() {
+            self.signals.wait(wait);
+            self.hear();
+        }
+        self.pending.pop_front().map(|command| Steering { command, by_uid: None, answer: None })
+    }
+
+    fn status(&mut self, _: Status) {}
+
+    fn reload(&mut self) -> Result<Option<Tunables>, String> {
+        Ok(None)
+    }
+}
+
+/// What a person wants to know of an event; `None`: nothing.
+fn line(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Start(start) => {
+            let assumed: Vec<&str> =
+                start.evidence.iter().filter(|source| !source.used).map(|source| source.detail.as_str()).collect();
+            let dry = if start.dry_run { " (dry run: nothing is moved)" } else { "" };
+            let targets = start.targets.len();
+            format!("policy {}, {targets} processes{dry}; {}", start.policy, assumed.join("; "))
+        }
+        Event::Decision(decision) => {
+            let held = if decision.held_back.is_empty() {
+                String::new()
+            } else {
+                format!(", held back: {}", decision.held_back)
+            };
+            let (pages, bytes) = (decision.pages, units::bytes(decision.bytes));
+            let threads = if decision.threads > 0 { format!(", {} threads", decision.threads) } else { String::new() };
+            format!("decision {}: {pages} pages ({bytes}){threads}{held}: {}", decision.decision, decision.because)
+        }
+        Event::Action(action) => {
+            let pages: Vec<String> = action
+                .pages
+                .by_name()
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            let verb = if action.undo { "taken back" } else { "done" };
+            format!("decision {}: {verb}: {} in {}", action.decision, pages.join(", "), units::time_ns(action.took_ns))
+        }
+        Event::Comparison(comparison) => {
+            let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));
+            format!(
+                "decisions {:?}: {:+.1}{margin} %: {:?}",
+                comparison.decisions, comparison.change_percent, comparison.verdict
+            )
+        }
+        Event::PingPong(page) => {
+            format!("{} pages of {} at {:#x} are left alone: they went to and fro", page.pages, page.pid, page.first)
+        }
+        Event::Setting(setting) => format!("{}: {} to {} ({:?})", setting.name, setting.was, setting.now, setting.done),
+        Event::Targets(targets) => {
+            let names = |list: &[numapilot_pilot::event::Target]| {
+                list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect::<Vec<_>>().join(", ")
+            };
+            format!("{}: {}{}", targets.because, names(&targets.added), names(&targets.removed))
+        }
+        Event::Losses(losses) => {
+            let lost: Vec<String> = losses.lost.iter().map(|loss| format!("{} {}", loss.count, loss.what)).collect();
+            format!("lost: {}", lost.join(", "))
+        }
+        Event::Trouble(trouble) => trouble.what.clone(),
+        _ => return None,
+    })
+}
+
+fn summary(stop: &Stop) -> String {
+    let counters = &stop.counters;
+    let pages = counters.pages.by_name();
+    let pages: Vec<String> =
+        pages.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    let pages = if pages.is_empty() { "none moved".to_owned() } else { pages.join(", ") };
+    format!(
+        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved in all, {} pages taken back; {} threads moved; \
+         own use {} of processor time, {} of memory\n",
+        stop.because,
+        counters.observations,
+        counters.hint_faults,
+        counters.samples_lost,
+        counters.decisions,
+        units::bytes(counters.moved_bytes),
+        counters.pages_undone,
+        counters.threads_moved,
+        units::time_ns(stop.own.cpu_ns),
+        units::bytes(stop.own.resident_bytes),
+    )
+}

@@ -1,0 +1,140 @@
+//! `numapilot move`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use anyhow::anyhow;
+use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::MoveOptions;
+use numapilot_kernel::actuator::Mover;
+use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::migrate;
+use numapilot_kernel::migrate::Migration;
+use numapilot_kernel::migrate::Route;
+use numapilot_kernel::task::Process;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_report::units;
+use numapilot_sources::signals::Guard;
+use serde_json::json;
+
+use super::BEYOND_LIMITS;
+use crate::args::MoveArgs;
+use crate::output;
+
+/// Moves a process's pages.
+pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
+    let machine = Machine::live()?;
+    let from = nodes(&arguments.from, "--from", &machine)?;
+    let to = nodes(&arguments.to, "--to", &machine)?;
+    let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to want at least one node each"))?;
+    let process = Process::open(arguments.pid).map_err(|error| match error {
+        KernelError::Gone { pid } => anyhow!("there is no process {pid}; look it up with `pgrep` or `ps`"),
+        other => other.into(),
+    })?;
+    let mut mover = Mover::new(MoveOptions {
+        bytes_per_s: arguments.rate,
+        keep_bytes: arguments.keep,
+        shared: arguments.shared,
+        ..MoveOptions::default()
+    });
+    // Ctrl-C ends between two calls, and what was done is told.
+    let signals = Guard::install()?;
+    let begun = Instant::now();
+    let shows = std::io::stderr().is_terminal() && !arguments.quiet && !arguments.json;
+    let mut goes_on = |so_far: &Migration| {
+        if shows {
+            let bytes = so_far.pages.moved * page_bytes();
+            let rate = bytes as f64 / begun.elapsed().as_secs_f64().max(1e-3);
+            eprint!("\r{} moved, {}/s \x1b[K", units::bytes(bytes), units::bytes(rate as u64));
+        }
+        signals.arrived().is_empty()
+    };
+    let done = migrate::run(&process, &mut route, (!arguments.dry_run).then_some(&mut mover), &mut goes_on);
+    if shows {
+        eprint!("\r\x1b[K");
+    }
+    let done = done?;
+    if arguments.json {
+        output::print_json(&as_json(&done, arguments))?;
+    } else {
+        output::print(&text(&done, arguments))?;
+    }
+    let stayed = done.pages.busy + done.pages.no_room + done.pages.shared + done.pages.not_tried;
+    Ok(if stayed > 0 { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
+}
+
+/// Nodes with memory, by number; `all` of them.
+fn nodes(text: &str, option: &str, machine: &Machine) -> Result<Vec<NodeId>> {
+    let with_memory: Vec<NodeId> =
+        machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+    if text == "all" {
+        return Ok(with_memory);
+    }
+    let listed = numapilot_machine::parse_cpu_list(text)
+        .map_err(|error| anyhow!("{option} {text}: {error}; give nodes such as 0, 0,2 or 1-3, or `all`"))?;
+    let there = || numapilot_machine::format_cpu_list(with_memory.iter().map(|node| u32::from(node.0)));
+    let node = |number: u32| {
+        let found = with_memory.iter().find(|node| u32::from(node.0) == number).copied();
+        found.ok_or_else(|| {
+            anyhow!("{option} {text}: there is no node {number} with memory here; there are {}", there())
+        })
+    };
+    listed.into_iter().map(node).collect()
+}
+
+fn as_json(done: &Migration, arguments: &MoveArgs) -> serde_json::Value {
+    let wanted = |((from, to), pages): (&(NodeId, NodeId), &u64)| json!({ "from": from.0, "to": to.0, "pages": pages });
+    let pages: serde_json::Map<String, serde_json::Value> =
+        done.pages.by_name().iter().map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect();
+    json!({
+        "pid": arguments.pid, "dry_run": arguments.dry_run, "page_bytes": page_bytes(), "looked_at": done.looked_at,
+        "elsewhere": done.elsewhere, "wanted": done.wanted.iter().map(wanted).collect::<Vec<_>>(), "pages": pages,
+        "moving_s": done.moving.as_secs_f64(), "took_s": done.took.as_secs_f64(), "ended": done.ended, "stopped": done.stopped,
+    })
+}
+
+fn text(done: &Migration, arguments: &MoveArgs) -> String {
+    let size = |pages: u64| units::bytes(pages * page_bytes());
+    let mut out = String::new();
+    for ((from, to), pages) in &done.wanted {
+        out.push_str(&format!("node {from} to {to}: {pages} pages, {}\n", size(*pages)));
+    }
+    if done.wanted.is_empty() {
+        out.push_str(&format!("nothing to move: none of {} pages lies there\n", done.looked_at));
+    }
+    if arguments.dry_run {
+        out.push_str("nothing was moved (--dry-run)\n");
+    } else if !done.wanted.is_empty() {
+        let named: Vec<(&str, u64)> = done.pages.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
+        let rate = (done.pages.moved * page_bytes()) as f64 / done.moving.as_secs_f64().max(1e-9);
+        let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, count) in named {
+            let hint = hint(name);
+            out.push_str(&format!("  {name:width$}  {count} pages, {}{hint}\n", size(count)));
+        }
+        let (moving, took) = (done.moving.as_secs_f64(), done.took.as_secs_f64());
+        out.push_str(&format!("{}/s while moving: {moving:.3} s of {took:.3} s\n", units::bytes(rate as u64)));
+    }
+    if done.ended {
+        out.push_str("the process ended meanwhile\n");
+    }
+    if done.stopped {
+        out.push_str("stopped: pages moved so far stay where they are\n");
+    }
+    out
+}
+
+/// What to do about pages that stayed.
+fn hint(name: &str) -> &'static str {
+    match name {
+        "shared" => " (mapped by other processes too: --shared, with CAP_SYS_NICE)",
+        "no room" => " (the target is full, but for what --keep leaves)",
+        "busy" => " (in use by the kernel: try again)",
+        "gone" => " (given back by the process meanwhile)",
+        "not movable" => " (the kernel's page of zeroes, or a device's)",
+        _ => "",
+    }
+}

@@ -1,0 +1,136 @@
+//! `balance` on a real kernel with four nodes (the lab): programs of which it is known where their memory belongs, under two policies, beside the kernel's
+//! own NUMA balancing in the same guest; and programs that do to the daemon what programs do: end, exec, fork, remap, lock; and a daemon that is killed.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::*;
+use numapilot_lab::{Kernel, Lab, Topology};
+use serde_json::Value;
+
+const SOURCE: &str = include_str!("programs/moves.c");
+
+fn lab(kernel: Kernel) -> Lab {
+    Lab::new(Topology::symmetric(4)).kernel(kernel).icount(true)
+}
+
+/// Runs a shell script in the guest, `$moves` and `$numapilot` being the programs; its output.
+fn guest(folder: &Path, kernel: Kernel, script: &str) -> (String, String) {
+    let program = build_plain(folder, "moves", SOURCE, &[]);
+    let prelude = "ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
+    let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", program.display());
+    let outcome = lab(kernel).run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
+    (outcome.stdout, outcome.stderr)
+}
+
+/// The program's word on where its pages were, in order of time.
+fn placements(output: &str, mark: &str) -> Vec<Value> {
+    let part = output.split(&format!("BEGIN {mark}\n")).nth(1).expect("the mark").split("END").next().expect("an end");
+    part.lines()
+        .filter(|line| line.starts_with("{\"at\""))
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn checksum<'a>(output: &'a str, mark: &str) -> &'a str {
+    let part = output.split(&format!("BEGIN {mark}\n")).nth(1).expect("the mark").split("END").next().expect("an end");
+    part.lines().find(|line| line.starts_with("checksum")).expect("a checksum")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// Starts the program, then the daemon on it, for so long as the program runs.
+fn balanced(mark: &str, program: &str, seconds: u32, options: &str) -> String {
+    format!(
+        "echo BEGIN {mark}; $moves {program} 2 {seconds} 0.5 2> e & pid=$!; ready e; \
+         $numapilot balance --pid $pid {options} > b 2>&1; wait $pid; echo status $?; echo END; cat b;\n"
+    )
+}
+
+#[test]
+fn pages_go_to_their_users() {
+    if !numapilot_lab::wanted("balance, remote after allocation") {
+        return;
+    }
+    let folder = scratch();
+    for kernel in [Kernel::V6_12, Kernel::V6_1] {
+        let script = balanced("pilot", "remote", 6, "--policy pilot")
+            + &balanced("carrefour", "remote", 6, "--policy carrefour")
+            + "cat /proc/sys/kernel/numa_balancing";
+        let (output, _) = guest(folder.path(), kernel, &script);
+        for policy in ["pilot", "carrefour"] {
+            let last = placements(&output, policy).pop().expect("a placement");
+            let home = number(&last["in_own_quarter"]);
+            assert!(home * 10 >= 512 * 9, "{policy}: {home} of 512 pages are where they are used\n{output}");
+        }
+        assert_eq!(checksum(&output, "pilot"), checksum(&output, "carrefour"));
+        assert_eq!(output.lines().last(), Some("0"), "the setting is as it was\n{output}");
+    }
+}
+
+#[test]
+fn nothing_moves_for_programs_that_are_placed_well_or_do_nothing() {
+    if !numapilot_lab::wanted("balance, nothing to do") {
+        return;
+    }
+    let folder = scratch();
+    let script = balanced("nothing", "nothing", 4, "--policy pilot") + &balanced("sleep", "sleep", 3, "--policy pilot");
+    let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
+    for mark in ["nothing", "sleep"] {
+        let all = placements(&output, mark);
+        assert_eq!(all.first().expect("first")["on"], all.last().expect("last")["on"], "{mark}\n{output}");
+    }
+    assert_eq!(output.matches("pages: none moved").count(), 2, "{output}");
+}
+
+#[test]
+fn a_dry_run_tells_and_moves_nothing() {
+    if !numapilot_lab::wanted("balance, dry run") {
+        return;
+    }
+    let folder = scratch();
+    let fast =
+        "echo 1 > /proc/sys/kernel/numa_balancing; echo 200 > /sys/kernel/debug/sched/numa_balancing/scan_delay_ms; ";
+    let script = fast.to_owned() + &balanced("dry", "shared", 3, "--policy carrefour --dry-run --json");
+    let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
+    let events = output.split("END\n").nth(1).expect("events").lines().filter(|line| line.starts_with('{'));
+    let events: Vec<Value> = events.map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    assert!(!of("decision").is_empty() && of("action").is_empty() && of("setting").is_empty(), "{output}");
+    assert!(of("decision").iter().all(|decision| decision["held_back"] == "dry run"));
+    assert_eq!(of("stop").len(), 1);
+}
+
+#[test]
+fn targets_may_end_fork_remap_lock_and_the_daemon_may_be_killed() {
+    if !numapilot_lab::wanted("balance, robustness") {
+        return;
+    }
+    let folder = scratch();
+    let script = "$moves remote 2 2 > plain 2> e; \
+        echo BEGIN churn; $moves churn 1 3 & pid=$!; $numapilot balance --pid $pid -q; wait $pid; echo status $?; echo END; \
+        echo BEGIN locked; $moves locked 2 4 2> e & pid=$!; ready e; $numapilot balance --pid $pid -q; wait $pid; echo status $?; echo END; \
+        echo BEGIN exec; sh -c \"sleep 0.3; exec $moves remote 2 4\" 2> e & pid=$!; $numapilot balance --pid $pid -q; wait $pid; echo status $?; echo END; \
+        echo BEGIN killed; $moves remote 2 6 2> e & pid=$!; ready e; kills=0; \
+        for wait in 0.05 0.13 0.21 0.34 0.4 0.55 0.62 0.7; do $numapilot balance --pid $pid -q & b=$!; sleep $wait; kill -9 $b && kills=$((kills+1)); \
+            wait $b; done 2> /dev/null; \
+        wait $pid; echo status $?; echo END; echo kills $kills; \
+        echo BEGIN started; $numapilot balance -q -- $moves remote 2 4 2> e; echo status $?; echo END; \
+        echo BEGIN plain; cat plain; echo END; \
+        $numapilot balance --pid 999999 -q; echo gone $?; \
+        true & dead=$!; wait $dead; $numapilot move $dead --from 0 --to 1; echo gone $?";
+    let (output, errors) = guest(folder.path(), Kernel::V6_12, script);
+    let want = checksum(&output, "plain");
+    for mark in ["locked", "exec", "killed", "started"] {
+        assert_eq!(checksum(&output, mark), want, "{mark}\n{output}");
+    }
+    assert_eq!(output.matches("status 0\n").count(), 5, "{output}");
+    assert!(output.contains("kills 8"), "{output}");
+    assert_eq!(output.matches("gone 1\n").count(), 2, "{output}");
+    assert!(errors.contains("process 999999 has ended") || errors.contains("no process 999999"), "{errors}");
+}
