@@ -120,6 +120,9 @@ pub struct BalanceArgs {
     /// Say nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// Also the policy's own words, whenever they change
+    #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
+    pub verbose: bool,
     #[command(flatten)]
     pub look: LookArgs,
     /// A program and its arguments: looked after from its start

@@ -45,6 +45,8 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         json: arguments.json,
         quiet: arguments.quiet,
         line: 0,
+        verbose: arguments.verbose,
+        said: String::new(),
     };
     pilot.begin(&mut teller);
     if let Some((program, rest)) = arguments.command.split_first() {
@@ -64,7 +66,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     if !arguments.json && !arguments.quiet {
         output::print(&summary(&stop))?;
     }
-    teller.status()
+    teller.exit_code()
 }
 
 /// This machine, with what the traffic model needs.
@@ -136,11 +138,14 @@ struct Teller {
     json: bool,
     quiet: bool,
     line: u64,
+    verbose: bool,
+    /// The policy's last words.
+    said: String,
 }
 
 impl Teller {
     /// The program's status; after a signal its end is waited for.
-    fn status(&mut self) -> Result<ExitCode> {
+    fn exit_code(&mut self) -> Result<ExitCode> {
         let Some(child) = &mut self.child else { return Ok(ExitCode::SUCCESS) };
         let status = child.wait().context("waiting for the program")?;
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -208,7 +213,12 @@ impl Conductor for Teller {
         self.pending.pop_front().map(|command| Steering { command, by_uid: None, answer: None })
     }
 
-    fn status(&mut self, _: Status) {}
+    fn status(&mut self, status: Status) {
+        if self.verbose && status.policy_says != self.said {
+            eprintln!("numapilot: {}: {}", status.policy, status.policy_says);
+            self.said = status.policy_says;
+        }
+    }
 
     fn reload(&mut self) -> Result<Option<Tunables>, String> {
         Ok(None)

@@ -113,6 +113,9 @@ impl Pilot {
         }
         for fault in faults {
             let Some(looked) = self.targets.all.get_mut(&fault.pid) else { continue };
+            if fault.time_ns < looked.known_since_ns {
+                continue;
+            }
             ask.entry(fault.pid).or_default().insert(fault.page);
             let is_large = looked.is_huge(fault.page);
             let Some(home) = looked.homes.of(fault.page) else {

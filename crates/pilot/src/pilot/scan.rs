@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use super::Pilot;
+use super::options::Who;
 use crate::conductor::Conductor;
 use crate::event::Event;
 use crate::system::settings;
@@ -28,6 +29,8 @@ pub(super) struct Scanning {
     fast_since: Option<Instant>,
     fast: Duration,
     asked_at: Option<Instant>,
+    /// The delay to the first scan is short.
+    is_young: bool,
 }
 
 impl Pilot {
@@ -57,6 +60,20 @@ impl Pilot {
             self.trouble(what.to_owned(), conductor);
         }
         self.want_evidence();
+        // A program is born with the delay to its first scan. It must not stay so short: four times this delay is also how long the kernel remembers
+        // who used a mapping, and it scans none that nobody has used (`vma_is_accessed` in `kernel/sched/fair.c`).
+        if self.options.who == Who::Child && self.scanning.may {
+            self.scanning.is_young = self.set(SCAN_DELAY, FAST_MS, conductor);
+        }
+    }
+
+    /// The program that was started has been born: the first delay is put back.
+    pub(super) fn end_first_delay(&mut self, conductor: &mut dyn Conductor) {
+        if std::mem::take(&mut self.scanning.is_young)
+            && let Some(setting) = self.settings.put_back(SCAN_DELAY, conductor)
+        {
+            conductor.record(Event::Setting(setting));
+        }
     }
 
     fn set(&mut self, file: &str, value: &str, conductor: &mut dyn Conductor) -> bool {
@@ -92,12 +109,12 @@ impl Pilot {
         if wants_fast {
             self.scanning.fast_since = Some(Instant::now());
             // The least first: the kernel keeps the two in order.
-            for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS), (SCAN_DELAY, FAST_MS)] {
+            for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS)] {
                 self.scanning.may &= self.set(file, value, conductor);
             }
         } else {
             self.scanning.fast += self.scanning.fast_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-            for file in [SCAN_PERIOD_MAX, SCAN_PERIOD_MIN, SCAN_DELAY] {
+            for file in [SCAN_PERIOD_MAX, SCAN_PERIOD_MIN] {
                 if let Some(setting) = self.settings.put_back(file, conductor) {
                     conductor.record(Event::Setting(setting));
                 }

@@ -41,6 +41,8 @@ const IDLE_SHARE: f64 = 0.02;
 const OWN_SHARE: u32 = 100;
 const EAGER_SHARE: u32 = 5;
 const EAGER: Duration = Duration::from_secs(10);
+/// By then a program that was started has made its threads, or some of them.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Turns between two sweeps of the table.
 const SWEEP_EVERY: u64 = 500;
 
@@ -61,7 +63,7 @@ impl Pilot {
             // A node that has gone offline has nothing to give.
             *memory = self.rooms.of_node(node.id).unwrap_or_default();
         }
-        let running = self.running();
+        let running = self.running(elapsed);
         let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         if let Some(probes) = self.probes.as_mut().filter(|_| !is_idle && !self.is_paused) {
@@ -82,6 +84,9 @@ impl Pilot {
         let own = self.last.elapsed().saturating_sub(moving);
         self.set_pace(is_idle, ordered, own, conductor);
         self.pace_scanning(conductor);
+        if self.started.elapsed() > FIRST_DELAY {
+            self.end_first_delay(conductor);
+        }
         self.tell_losses(conductor);
         self.publish(conductor);
     }
@@ -93,10 +98,10 @@ impl Pilot {
     }
 
     /// For how long threads ran, by node.
-    fn running(&self) -> Vec<Running> {
+    fn running(&self, elapsed: Duration) -> Vec<Running> {
         let mut running = vec![Running::default(); self.machine.nodes().len()];
         for thread in self.targets.all.values().flat_map(|looked| looked.threads.values()) {
-            running[thread.node].ran_ns += thread.lately_ns as f64;
+            running[thread.node].ran_ns += thread.busy * elapsed.as_nanos() as f64;
         }
         running
     }
@@ -124,17 +129,18 @@ impl Pilot {
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
         let samples = observe::samples(uses, self.policy.remembers(), known);
         let threads = self.targets.all.values().flat_map(|looked| looked.threads.values());
-        let ran_ns: f64 = threads.map(|thread| thread.lately_ns as f64).sum::<f64>().max(1.0);
+        let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
+        let elapsed_ns = elapsed.as_nanos() as f64;
         let threads = self.targets.all.values().flat_map(|looked| {
             let process = looked.number();
             looked.threads.values().map(move |thread| ThreadState {
                 thread: thread.number,
                 process,
                 node: thread.node,
-                busy_ns: thread.lately_ns as f64,
+                busy_ns: thread.busy * elapsed_ns,
                 // Nobody counts instructions here: policies take 0 for unknown.
                 instructions: 0.0,
-                memory_accesses: estimated.accesses * thread.lately_ns as f64 / ran_ns,
+                memory_accesses: estimated.accesses * thread.busy / busy,
             })
         });
         let mut threads: Vec<ThreadState> = threads.collect();

@@ -18,8 +18,9 @@ use crate::event::Target;
 use crate::evidence::homes::Homes;
 use crate::evidence::table::PageId;
 
-/// Share of the time that looking at threads and mappings may take: 1 over this.
-const LOOK_SHARE: u32 = 200;
+/// Share of the time that looking at threads may take, and reading mappings: 1 over this.
+const LOOK_SHARE: u32 = 50;
+const MAPS_SHARE: u32 = 200;
 /// Between two readings of mappings at least.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
 /// Pages of which a new target's homes are asked; larger ones are asked every so-and-so-manieth page.
@@ -34,8 +35,8 @@ pub struct Thread {
     pub node: usize,
     /// Nanoseconds for which it has run, as last read.
     ran_ns: u64,
-    /// For how long it ran since the look before.
-    pub lately_ns: u64,
+    /// Share of the time between the last two looks for which it ran.
+    pub busy: f64,
     /// Where it might run before it was moved; `None`: it was not.
     pub mask_before: Option<CpuMask>,
 }
@@ -63,6 +64,8 @@ pub struct Looked {
     pub samples: (u64, u64),
     /// Moved for it.
     pub moved_bytes: u64,
+    /// When its pages were first asked after, in nanoseconds of the kernel's raw monotonic clock: faults before that say nothing of uses.
+    pub known_since_ns: u64,
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -138,12 +141,14 @@ impl Targets {
             huge: Vec::new(),
             samples: (0, 0),
             moved_bytes: 0,
+            known_since_ns: u64::MAX,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
         };
         self.all.insert(pid, looked);
-        self.looked_at = None;
+        // Looked at as soon as may be, whatever that takes.
+        self.look_took = Duration::ZERO;
         Ok(Some(target))
     }
 
@@ -183,21 +188,21 @@ impl Targets {
             return (changes, None);
         }
         for looked in self.all.values_mut() {
-            if look_at(looked, &mut self.next_thread, machine) {
+            if look_at(looked, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(looked.target.clone());
             }
         }
+        self.look_took = now.elapsed().min(Duration::from_secs(1));
+        self.looked_at = Some(now);
         for looked in self.all.values_mut() {
             read_mappings(looked, &mut self.query, machine);
         }
-        self.look_took = now.elapsed().min(Duration::from_secs(1));
-        self.looked_at = Some(now);
         (changes, Some(since.unwrap_or_default()))
     }
 }
 
 /// Threads, and whether it is another program now.
-fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine) -> bool {
+fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine, since: Duration) -> bool {
     let pid = looked.target.pid;
     let mut is_another = false;
     if let Ok(stat) = task::stat(pid)
@@ -214,9 +219,10 @@ fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine) -> boo
         let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
         let thread = looked.threads.entry(tid).or_insert_with(|| {
             *next_thread += 1;
-            Thread { number: *next_thread, node, ran_ns, lately_ns: 0, mask_before: None }
+            Thread { number: *next_thread, node, ran_ns, busy: 0.0, mask_before: None }
         });
-        thread.lately_ns = ran_ns.saturating_sub(thread.ran_ns);
+        let ran = ran_ns.saturating_sub(thread.ran_ns) as f64;
+        thread.busy = if since.is_zero() { 0.0 } else { (ran / since.as_nanos() as f64).min(1.0) };
         (thread.ran_ns, thread.node) = (ran_ns, node);
     }
     is_another
@@ -228,13 +234,14 @@ pub fn begin_anew(looked: &mut Looked, name: String) {
     looked.homes = Homes::default();
     looked.mappings.clear();
     looked.huge.clear();
+    looked.known_since_ns = u64::MAX;
     looked.target.name = name;
     looked.mapped_at = None;
 }
 
 /// Mappings, where huge pages are, and (the first time) where its pages lie.
 fn read_mappings(looked: &mut Looked, query: &mut PageQuery, machine: &Machine) {
-    let wait = MAPS_EVERY.max(looked.mapping_took * LOOK_SHARE);
+    let wait = MAPS_EVERY.max(looked.mapping_took * MAPS_SHARE);
     if looked.mapped_at.is_some_and(|then| then.elapsed() < wait) {
         return;
     }
@@ -249,6 +256,7 @@ fn read_mappings(looked: &mut Looked, query: &mut PageQuery, machine: &Machine) 
     looked.mappings = mappings;
     let resident: u64 = looked.mappings.iter().map(|range| range.resident_bytes / 4096).sum();
     if is_first {
+        looked.known_since_ns = raw_clock_ns();
         take_census(looked, query, machine, (resident / CENSUS_PAGES).max(1), |_| true);
     } else if !looked.huge.is_empty() {
         // One fault makes all of a huge page, so faults alone do not tell which pages are there.
@@ -286,6 +294,14 @@ fn take_census(
             return;
         }
     }
+}
+
+/// The clock that the kernel stamps its records with.
+fn raw_clock_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is ours; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]
