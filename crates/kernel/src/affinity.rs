@@ -15,7 +15,7 @@ pub struct CpuMask(Box<[u64; WORDS]>);
 
 impl std::fmt::Debug for CpuMask {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "CpuMask({})", numapilot_machine::format_cpu_list(self.cpus().iter().map(|cpu| cpu.0.into())))
+        write!(out, "CpuMask({})", numapilot_machine::format_cpu_list(self.cpus().iter().map(|cpu| cpu.0)))
     }
 }
 

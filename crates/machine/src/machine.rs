@@ -177,7 +177,7 @@ impl Machine {
         parts.routers.clone_from(&model.parts.routers);
         parts.routing = model.parts.routing;
         parts.routes.clone_from(&model.parts.routes);
-        parts.traffic = model.parts.traffic.clone();
+        parts.traffic = model.parts.traffic;
         parts.coherence = model.parts.coherence;
         Self::try_from(parts)
     }
