@@ -167,7 +167,7 @@ mod tests {
         let mut last = None;
         for _ in 0..count {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let random = (state >> 40) as f64 / (1 << 24) as f64 - 0.5;
+            let random = (state >> 40) as f64 / 16_777_216.0 - 0.5;
             last = harm.window(Some(level * (1.0 + 2.0 * noise * random)), 1e8).or(last);
         }
         last

@@ -86,7 +86,7 @@ impl Hands {
                     wishes.extend((page.page..page.page + count).map(|page| Wish { to, address: page * 4096 }));
                 }
                 Action::MoveThread { thread, to } => {
-                    results[order] = self.move_thread(*thread, *to, targets, &mut done)
+                    results[order] = self.move_thread(*thread, *to, targets, &mut done);
                 }
                 // A stock kernel offers no way to do these to another process.
                 Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
