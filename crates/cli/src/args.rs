@@ -38,6 +38,7 @@ pub use service::CtlArgs;
 pub use service::CtlCommand;
 pub use service::ExplainArgs;
 pub use watch::MapsArgs;
+pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
 
@@ -92,6 +93,8 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Show the machine, its processes and their memory, live on the terminal
     Top(Box<TopArgs>),
+    /// Serve the machine's NUMA figures to Prometheus
+    Export(PrometheusArgs),
     /// Show a process's memory by object and node, and what lies far from its threads
     Maps(Box<MapsArgs>),
     /// Tell the pilot's decisions back to their evidence

@@ -5,6 +5,7 @@
 //! end at any moment: that is an answer, not an error. A figure that cannot be had here says why, and is never a zero.
 
 mod error;
+pub mod export;
 pub mod figures;
 #[cfg(test)]
 mod fixture;

@@ -196,3 +196,29 @@ fn size(text: &str) -> Result<(u16, u16), String> {
         _ => Err("write COLUMNSxROWS, 20x5 to 500x200".to_owned()),
     }
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot export                                          http://127.0.0.1:9106/metrics
+  numapilot export --listen unix:/run/numapilot/watch       a unix socket
+  numapilot export --pid 4711,4712 --once                   the text, once, to standard output (for a text-file collector)
+
+The figures are those of `numapilot stat --system`, over the time between two scrapes. It listens on the loopback unless --allow-remote says otherwise.")]
+pub struct PrometheusArgs {
+    /// Where: a port of the loopback, ADDRESS:PORT, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "9106", conflicts_with = "once")]
+    pub listen: String,
+    /// Let other machines read
+    #[arg(long, conflicts_with = "once")]
+    pub allow_remote: bool,
+    /// Memory by node of these processes, too
+    #[arg(long, short, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// The processes that use most processor time, so many
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub processes: usize,
+    /// Print the text once, of an interval of one second, and end
+    #[arg(long)]
+    pub once: bool,
+}

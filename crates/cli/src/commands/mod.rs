@@ -7,6 +7,7 @@ pub mod compile;
 mod ctl;
 mod doctor;
 mod explain;
+mod export;
 mod exports;
 mod import;
 mod maps;
@@ -53,6 +54,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Maps(arguments) => maps::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Explain(arguments) => explain::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Ctl(arguments) => ctl::run(&arguments).map(|()| ExitCode::SUCCESS),

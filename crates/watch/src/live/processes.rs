@@ -1,8 +1,9 @@
 //! All processes of a machine at a refresh, at a cost that thousands of sleepers hardly add to.
 //!
-//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 2nd, 4th, ... up to every
+//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 4th, 16th, at last every
 //! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor time
-//! was used than the processes read account for, all of them are read at once. `/proc` is listed only when something was started (`processes` in
+//! was used than the processes read account for, all of them are read at once (at most [`VAIN_MAX`] refreshes later where that explained nothing the last times:
+//! processes that start and end in between take their time with them). `/proc` is listed only when something was started (`processes` in
 //! the same file).
 
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ const RESTS_MAX: u32 = 32;
 const OPEN_MAX: usize = 16_384;
 /// Share of one CPU that may be unaccounted for before everything is read: what starts and ends between two refreshes, and clock ticks' rounding.
 const UNACCOUNTED: f64 = 0.05;
+/// Reading all in vain is done again after so many refreshes at the most.
+const VAIN_MAX: u32 = 8;
 /// A line of the kernel's is shorter.
 const LINE_MAX: usize = 1024;
 
@@ -69,6 +72,9 @@ pub struct Processes {
     forks: Option<u64>,
     busy_ticks: u64,
     last_s: f64,
+    /// Refreshes before all may be read again, as the last times it explained nothing; how many of them next time.
+    patience: u32,
+    vain: u32,
     cost: ScanCost,
     buffer: Vec<u8>,
 }
@@ -91,8 +97,12 @@ impl Processes {
         let elapsed_s = at_s - self.last_s;
         let used = self.read_due(root, at_s, false) as f64;
         let unaccounted = busy.saturating_sub(self.busy_ticks) as f64 - used;
-        if unaccounted > UNACCOUNTED * elapsed_s * ticks_per_s {
-            self.read_due(root, at_s, true);
+        self.patience = self.patience.saturating_sub(1);
+        if unaccounted > UNACCOUNTED * elapsed_s * ticks_per_s && self.patience == 0 {
+            let found = self.read_due(root, at_s, true) as f64;
+            // It was used by what started and ended in between: then looking at all the others is in vain, and is done more rarely.
+            self.vain = if found < unaccounted / 4.0 { (self.vain * 2).clamp(1, VAIN_MAX) } else { 0 };
+            self.patience = self.vain;
         }
         (self.busy_ticks, self.last_s) = (busy, at_s);
         self.cost.known = self.known.len();
@@ -211,7 +221,7 @@ impl Known {
         let per_s = |count: u64| if is_same && elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
         self.cpus = per_s(used) / ticks_per_s();
         self.faults_per_s = per_s(faults.saturating_sub(self.faults));
-        self.rest = if used > 0 || !is_same { 1 } else { (self.rest * 2).min(RESTS_MAX) };
+        self.rest = if used > 0 || !is_same { 1 } else { (self.rest * 4).min(RESTS_MAX) };
         // Not all at one refresh: processes that began to rest together part by their numbers.
         self.due_in = if self.rest == RESTS_MAX { self.rest - stat.id % (RESTS_MAX / 4) } else { self.rest };
         if !is_same || self.name.as_bytes() != stat.name {

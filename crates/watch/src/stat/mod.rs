@@ -26,4 +26,4 @@ pub struct Stat {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

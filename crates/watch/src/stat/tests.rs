@@ -14,7 +14,7 @@ use crate::replay::ReplayOptions;
 use crate::replay::replay;
 
 /// A captured machine that offers nothing but the kernel's counts.
-fn captured() -> Stat {
+pub fn captured() -> Stat {
     let tree = Tree::symmetric(2, 4, 1 << 20);
     let put = |step: u64| {
         for node in 0..2_u64 {
@@ -38,7 +38,8 @@ fn captured() -> Stat {
     Stat { interval, memory: vec![map] }
 }
 
-fn simulated() -> Stat {
+/// The second interval of the trace that tests share.
+pub fn simulated() -> Stat {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
     let options = ReplayOptions { policy: "first-touch".to_owned(), interval_ns: 50_000_000, length_ns: None, seed: 1 };
     let replay = replay(&trace, None, &options).unwrap();

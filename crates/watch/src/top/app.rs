@@ -186,8 +186,7 @@ impl App {
             push(history, NodePoint { busy, controller: node.controller_load });
         }
         self.frame = frame;
-        let rows = self.rows().len();
-        self.selected = self.selected.min(rows.saturating_sub(1));
+        self.selected = self.selected.min(self.row_count().saturating_sub(1));
     }
 
     /// History of a metric, the latest last.
@@ -196,16 +195,19 @@ impl App {
         self.history.iter().map(|values| values[metric as usize]).collect()
     }
 
-    /// Processes as shown: filtered and ordered.
-    #[must_use]
-    pub fn processes(&self) -> Vec<&ProcessFigures> {
+    fn matching(&self) -> impl Iterator<Item = &ProcessFigures> {
         let wanted = self.filter.to_lowercase();
-        let matches = |process: &&ProcessFigures| {
+        self.frame.interval.processes.iter().filter(move |process| {
             wanted.is_empty()
                 || process.name.to_lowercase().contains(&wanted)
                 || process.pid.to_string().starts_with(&wanted)
-        };
-        let mut shown: Vec<&ProcessFigures> = self.frame.interval.processes.iter().filter(matches).collect();
+        })
+    }
+
+    /// Processes as shown: filtered and ordered.
+    #[must_use]
+    pub fn processes(&self) -> Vec<&ProcessFigures> {
+        let mut shown: Vec<&ProcessFigures> = self.matching().collect();
         let down = |a: f64, b: f64| b.total_cmp(&a);
         shown.sort_by(|a, b| {
             let order = match self.sort {
@@ -228,11 +230,11 @@ impl App {
         shown
     }
 
-    /// What the cursor moves over: processes' numbers, or the areas of the one that is looked at.
-    fn rows(&self) -> Vec<u32> {
+    /// How many rows the cursor moves over: processes, or the areas of the one that is looked at.
+    fn row_count(&self) -> usize {
         match self.view {
-            View::Process(pid) => (0..self.frame.areas.get(&pid).map_or(0, Vec::len) as u32).collect(),
-            _ => self.processes().iter().map(|process| process.pid).collect(),
+            View::Process(pid) => self.frame.areas.get(&pid).map_or(0, Vec::len),
+            _ => self.matching().count(),
         }
     }
 
@@ -297,7 +299,7 @@ impl App {
     }
 
     fn move_by(&mut self, rows: i32) {
-        let last = self.rows().len().saturating_sub(1);
+        let last = self.row_count().saturating_sub(1);
         let step = usize::try_from(rows.unsigned_abs()).unwrap_or(usize::MAX);
         self.selected = match rows < 0 {
             true => self.selected.saturating_sub(step),
@@ -306,10 +308,9 @@ impl App {
     }
 
     fn open(&mut self) {
-        if !matches!(self.view, View::Process(_))
-            && let Some(pid) = self.rows().get(self.selected)
-        {
-            self.go(View::Process(*pid));
+        let chosen = self.processes().get(self.selected).map(|process| process.pid);
+        if let (None, Some(pid)) = (self.detail(), chosen) {
+            self.go(View::Process(pid));
         }
     }
 
@@ -318,7 +319,7 @@ impl App {
         match self.view {
             View::Process(pid) => {
                 self.go(View::Overview);
-                self.selected = self.rows().iter().position(|row| *row == pid).unwrap_or(0);
+                self.selected = self.processes().iter().position(|process| process.pid == pid).unwrap_or(0);
             }
             _ if !self.filter.is_empty() => self.filter.clear(),
             _ => self.go(View::Overview),
@@ -340,7 +341,7 @@ impl App {
             && (first..first + height).contains(&row)
         {
             let entry = offset + usize::from(row - first);
-            if entry < self.rows().len() {
+            if entry < self.row_count() {
                 let again = self.selected == entry;
                 self.selected = entry;
                 if again {

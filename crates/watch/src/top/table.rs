@@ -36,12 +36,12 @@ pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     }
     heading(app, palette, Rect { height: 1, ..area }, buffer);
     let height = usize::from(area.height - 1);
-    let shown: Vec<ProcessFigures> = app.processes().into_iter().cloned().collect();
     let offset = app.selected.saturating_sub(height.saturating_sub(1));
+    let shown: Vec<ProcessFigures> = app.processes().into_iter().skip(offset).take(height).cloned().collect();
     app.spots.rows = Some((area.y + 1, height as u16, offset));
-    for (row, process) in shown.iter().enumerate().skip(offset).take(height) {
-        let at = Rect { y: area.y + 1 + (row - offset) as u16, height: 1, ..area };
-        let chosen = row == app.selected;
+    for (row, process) in shown.iter().enumerate() {
+        let at = Rect { y: area.y + 1 + row as u16, height: 1, ..area };
+        let chosen = row + offset == app.selected;
         let line = line(process, usize::from(area.width), palette);
         line.style(if chosen { palette.chosen() } else { Style::new() }).render(at, buffer);
         if chosen {

@@ -1,0 +1,97 @@
+//! `numapilot export`.
+
+use std::sync::Mutex;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use numapilot_machine::Machine;
+use numapilot_service::Address;
+use numapilot_service::metrics::MetricFamily;
+use numapilot_service::metrics::encode;
+use numapilot_service::metrics::page::MetricsPage;
+use numapilot_watch::export::families;
+use numapilot_watch::live::Live;
+use numapilot_watch::live::LiveOptions;
+use numapilot_watch::live::Processes;
+use numapilot_watch::live::counters::Scope;
+use numapilot_watch::maps::Reader;
+use numapilot_watch::root::Root;
+use numapilot_watch::signals;
+use numapilot_watch::stat::Stat;
+
+use super::stat::options;
+use crate::args::PrometheusArgs;
+use crate::output;
+
+/// Scrapes that come sooner get the figures of the one before: rates over less are noise.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Serves until a signal, or prints once.
+pub fn run(arguments: &PrometheusArgs) -> Result<()> {
+    let mut exporter = Exporter::open(arguments)?;
+    if arguments.once {
+        std::thread::sleep(INTERVAL_MIN);
+        return output::print(&encode(&exporter.families()));
+    }
+    signals::catch().context("signals")?;
+    let address: Address = arguments.listen.parse().context("--listen")?;
+    let exporter = Mutex::new(exporter);
+    // A scrape that panicked while holding it leaves figures that are whole: they are replaced at once or not at all.
+    let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
+    let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
+    eprintln!("numapilot: figures are at {}", page.address());
+    while signals::caught().is_none() {
+        signals::sleep(INTERVAL_MIN);
+    }
+    Ok(())
+}
+
+struct Exporter {
+    live: Live,
+    processes: Option<(Processes, usize)>,
+    reader: Reader,
+    pids: Vec<u32>,
+    began: Instant,
+    last: Option<(Instant, Vec<MetricFamily>)>,
+}
+
+impl Exporter {
+    fn open(arguments: &PrometheusArgs) -> Result<Exporter> {
+        let live_options = LiveOptions { scope: Some(Scope::System), ..options() };
+        let mut exporter = Exporter {
+            live: Live::open(Root::default(), Machine::live()?, &live_options),
+            processes: (arguments.processes > 0).then(|| (Processes::default(), arguments.processes)),
+            reader: Reader::default(),
+            pids: arguments.pid.clone(),
+            began: Instant::now(),
+            last: None,
+        };
+        if let Some((processes, _)) = &mut exporter.processes {
+            processes.refresh(exporter.live.root(), 0.0)?;
+        }
+        Ok(exporter)
+    }
+
+    fn families(&mut self) -> Vec<MetricFamily> {
+        if let Some((at, families)) = &self.last
+            && at.elapsed() < INTERVAL_MIN
+        {
+            return families.clone();
+        }
+        let mut stat = Stat { interval: self.live.interval(), memory: Vec::new() };
+        if let Some((processes, most)) = &mut self.processes
+            && processes.refresh(self.live.root(), self.began.elapsed().as_secs_f64()).is_ok()
+        {
+            stat.interval.processes = processes.figures(self.live.machine());
+            stat.interval.processes.truncate(*most);
+        }
+        // A process that has ended is simply no longer there.
+        let (live, reader) = (&self.live, &mut self.reader);
+        stat.memory = self.pids.iter().filter_map(|pid| reader.read(live.root(), live.machine(), *pid).ok()).collect();
+        let families = families(&stat);
+        self.last = Some((Instant::now(), families.clone()));
+        families
+    }
+}

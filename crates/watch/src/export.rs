@@ -1,0 +1,154 @@
+//! The figures for Prometheus: an interval as families of metrics. A figure that is not known is left out, and
+//! `numapilot_figure_missing` says why: it never becomes a zero.
+
+use numapilot_service::metrics::MetricFamily;
+
+use crate::figures::Interval;
+use crate::figures::Metric;
+use crate::figures::NumaStat;
+use crate::figures::Told;
+use crate::maps::NUMASTAT_KINDS;
+use crate::stat::Stat;
+
+/// A metric's name and help in Prometheus's terms.
+fn named(metric: Metric) -> (&'static str, &'static str) {
+    match metric {
+        Metric::LocalShare => {
+            ("numapilot_local_access_ratio", "Share of memory accesses answered by the accessing CPU's own node.")
+        }
+        Metric::Latency => ("numapilot_memory_latency_cycles", "Mean latency of a memory access, in core cycles."),
+        Metric::ControllerImbalance => (
+            "numapilot_controller_imbalance_ratio",
+            "Standard deviation of requests over the memory controllers, over their mean (population definition).",
+        ),
+        Metric::LinkUsage => ("numapilot_interconnect_usage_ratio", "Mean bandwidth utilisation of the links."),
+        Metric::LinkImbalance => (
+            "numapilot_interconnect_imbalance_ratio",
+            "Standard deviation of the links' utilisation over its mean (population definition).",
+        ),
+        Metric::L3Mpki => {
+            ("numapilot_l3_misses_per_kiloinstruction", "Last-level cache misses per 1,000 instructions.")
+        }
+        Metric::Ipc => ("numapilot_instructions_per_cycle", "Instructions per cycle."),
+    }
+}
+
+/// Everything of an interval, and of the processes that are watched.
+#[must_use]
+pub fn families(stat: &Stat) -> Vec<MetricFamily> {
+    let interval = &stat.interval;
+    let mut out = vec![
+        MetricFamily::gauge(
+            "numapilot_simulated",
+            "1 where a trace is replayed on a simulated machine: then nothing here is measured.",
+        )
+        .value(f64::from(u8::from(interval.simulated.is_some()))),
+        MetricFamily::gauge("numapilot_interval_seconds", "Length of the interval that the gauges are of.")
+            .value(interval.seconds()),
+    ];
+    let mut missing =
+        MetricFamily::gauge("numapilot_figure_missing", "1 for each figure that cannot be had here, with the reason.");
+    for metric in Metric::ALL {
+        let (name, help) = named(metric);
+        match interval.seven.get(metric) {
+            Told::Value { value, source, is_estimate } => {
+                let kind = if *is_estimate { "estimate" } else { "counted" };
+                out.push(MetricFamily::gauge(name, help).with(&[("source", source), ("kind", &kind)], *value));
+            }
+            Told::Missing(why) => missing.push(&[("figure", &metric.name()), ("because", why)], 1.0),
+        }
+    }
+    out.push(missing);
+    out.extend(nodes(interval));
+    let mut links = MetricFamily::gauge("numapilot_link_load_ratio", "Utilisation of a directed link.");
+    interval.links.iter().for_each(|link| links.push(&[("link", &link.name)], link.load));
+    let mut kernel = MetricFamily::counter(
+        "numapilot_kernel_numa_total",
+        "The kernel's counters of NUMA events and migrated pages (/proc/vmstat).",
+    );
+    interval.kernel.iter().for_each(|(name, total, _)| kernel.push(&[("counter", name)], *total as f64));
+    out.extend([links, kernel, processes(interval), memory(stat)]);
+    out
+}
+
+fn nodes(interval: &Interval) -> Vec<MetricFamily> {
+    let gauge = MetricFamily::gauge;
+    let mut memory = gauge("numapilot_node_memory_bytes", "Memory of a node.");
+    let mut free = gauge("numapilot_node_free_bytes", "Free memory of a node.");
+    let mut cpus = gauge("numapilot_node_cpus", "CPUs of a node that are online.");
+    let mut busy = gauge("numapilot_node_busy_cpus", "Of them busy, on average over the interval.");
+    let mut local = gauge("numapilot_node_local_access_ratio", "Local access ratio of a node's CPUs.");
+    let mut served = gauge("numapilot_node_controller_bytes_per_second", "What a node's memory controllers served.");
+    let mut load = gauge("numapilot_node_controller_load_ratio", "Utilisation of a node's memory controller.");
+    let mut pages =
+        MetricFamily::counter("numapilot_node_numastat_pages_total", "Pages that a node's memory gave out (numastat).");
+    for node in &interval.nodes {
+        let label: &[(&'static str, &dyn ToString)] = &[("node", &node.node)];
+        memory.push(label, node.memory_bytes as f64);
+        free.push(label, node.free_bytes as f64);
+        cpus.push(label, node.cpus as f64);
+        node.busy_cpus.into_iter().for_each(|value| busy.push(label, value));
+        node.local_share.value().into_iter().for_each(|value| local.push(label, value));
+        node.controller_bytes_per_s.value().into_iter().for_each(|value| served.push(label, value));
+        node.controller_load.into_iter().for_each(|value| load.push(label, value));
+        if interval.simulated.is_none() {
+            for (name, count) in NumaStat::NAMES.iter().zip(node.numastat.0) {
+                pages.push(&[("node", &node.node), ("counter", name)], count as f64);
+            }
+        }
+    }
+    vec![memory, free, cpus, busy, local, served, load, pages]
+}
+
+fn processes(interval: &Interval) -> MetricFamily {
+    let mut cpus =
+        MetricFamily::gauge("numapilot_process_cpus", "CPUs' worth of time that a process used in the interval.");
+    for process in &interval.processes {
+        cpus.push(&[("pid", &process.pid), ("name", &process.name)], process.cpus);
+    }
+    cpus
+}
+
+fn memory(stat: &Stat) -> MetricFamily {
+    let mut bytes = MetricFamily::gauge(
+        "numapilot_process_memory_bytes",
+        "Memory of a watched process by node, as numastat -p divides it.",
+    );
+    for map in &stat.memory {
+        for (kind, row) in NUMASTAT_KINDS.iter().zip(map.by_numastat_kind()) {
+            for (node, value) in map.nodes.iter().zip(row) {
+                let labels: &[(&'static str, &dyn ToString)] =
+                    &[("pid", &map.pid), ("name", &map.name), ("node", node), ("kind", &kind.to_lowercase())];
+                bytes.push(labels, value as f64);
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    //! The text of a captured machine and of a replay.
+
+    use numapilot_service::metrics::encode;
+    use numapilot_service::metrics::problems;
+
+    use super::*;
+    use crate::stat::tests::captured;
+    use crate::stat::tests::simulated;
+
+    #[test]
+    fn texts_follow_prometheus_and_say_what_is_missing() {
+        for stat in [captured(), simulated()] {
+            let families = families(&stat);
+            assert_eq!(problems(&families), Vec::<String>::new());
+        }
+        insta::assert_snapshot!("captured", encode(&families(&captured())));
+        let text = encode(&families(&simulated()));
+        assert!(
+            text.contains("numapilot_simulated 1\n") && text.contains("numapilot_link_load_ratio{link=\"0→1\"}"),
+            "{text}"
+        );
+        assert!(!text.contains("numastat"), "a simulated machine has no numastat");
+    }
+}
