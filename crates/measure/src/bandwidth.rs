@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use numapilot_machine::CpuId;
 
-use crate::disturbance::{Disturbance, Watch};
+use crate::disturbance::{Disturbance, Watch, involuntary_switches};
 use crate::error::MeasureError;
 use crate::kernels::{Arrays, CHUNK, Expected, Isa, Kernel};
 use crate::pin::pin;
 use crate::results::Figure;
-use crate::stats::Better;
+use crate::stats::{Better, undisturbed};
 
 /// Windows of a slice: at least as many repetitions are made, so that each is gone through.
 const WINDOWS: usize = 8;
@@ -101,10 +101,12 @@ impl<'a> Bench<'a> {
                 if !meet.wait(|| repetition < WINDOWS * rounds(kernel) || Instant::now() < end) {
                     break;
                 }
-                let started = origin.elapsed();
+                let (started, switches) = (origin.elapsed(), involuntary_switches());
                 let sum = slice.run(isa, kernel, repetition, window);
-                let ended = origin.elapsed();
-                stamps.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(repetition, started, ended);
+                let (ended, disturbed) = (origin.elapsed(), involuntary_switches() != switches);
+                let mut stamps = stamps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                stamps.add(repetition, (started, ended), disturbed);
+                drop(stamps);
                 if let Err(error) = sum {
                     meet.stop();
                     return Err(error);
@@ -118,8 +120,13 @@ impl<'a> Bench<'a> {
         let stamps = stamps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let bytes = (window * threads * kernel.bytes_per_element()) as f64;
         let most = BYTES_PER_CYCLE_MAX * clock_hz * threads as f64;
-        let rates: Vec<f64> = stamps.seconds().map(|seconds| bytes / seconds).filter(|rate| *rate <= most).collect();
-        Figure::of(&rates, Better::High, seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+        let rates = stamps.seconds().map(|(seconds, disturbed)| (bytes / seconds, disturbed));
+        let rates: Vec<(f64, bool)> = rates.filter(|(rate, _)| *rate <= most).collect();
+        Figure::of(
+            &undisturbed(&rates),
+            Better::High,
+            seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
     }
 }
 
@@ -251,10 +258,10 @@ impl Meeting {
     }
 }
 
-/// First start and last end of each repetition.
+/// First start and last end of each repetition, how many threads ended it, and whether one of them lost its CPU meanwhile.
 struct Stamps {
     threads: usize,
-    each: Vec<(Duration, Duration, usize)>,
+    each: Vec<(Duration, Duration, usize, bool)>,
 }
 
 impl Stamps {
@@ -262,18 +269,18 @@ impl Stamps {
         Stamps { threads, each: Vec::new() }
     }
 
-    fn add(&mut self, repetition: usize, started: Duration, ended: Duration) {
+    fn add(&mut self, repetition: usize, (started, ended): (Duration, Duration), disturbed: bool) {
         if self.each.len() <= repetition {
-            self.each.resize(repetition + 1, (Duration::MAX, Duration::ZERO, 0));
+            self.each.resize(repetition + 1, (Duration::MAX, Duration::ZERO, 0, false));
         }
         let entry = &mut self.each[repetition];
-        *entry = (entry.0.min(started), entry.1.max(ended), entry.2 + 1);
+        *entry = (entry.0.min(started), entry.1.max(ended), entry.2 + 1, entry.3 | disturbed);
     }
 
     /// Of the repetitions that all threads ended.
-    fn seconds(&self) -> impl Iterator<Item = f64> {
+    fn seconds(&self) -> impl Iterator<Item = (f64, bool)> {
         let whole = self.each.iter().filter(|entry| entry.2 == self.threads);
-        whole.map(|(started, ended, _)| ended.saturating_sub(*started).as_secs_f64())
+        whole.map(|(started, ended, _, disturbed)| (ended.saturating_sub(*started).as_secs_f64(), *disturbed))
     }
 }
 

@@ -137,7 +137,8 @@ fn steal_of(stat: &str, cpu: CpuId) -> Option<u64> {
     words.nth(7)?.parse().ok()
 }
 
-fn involuntary_switches() -> u64 {
+/// Times that the calling thread had to leave its CPU to another one, so far.
+pub fn involuntary_switches() -> u64 {
     // SAFETY: all-zero is a valid value of this struct of numbers, and the call only writes to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use numapilot_machine::CpuId;
 
-use crate::disturbance::Watch;
+use crate::disturbance::{Watch, involuntary_switches};
 use crate::error::MeasureError;
 use crate::pin::pin;
 use crate::results::Figure;
-use crate::stats::Better;
+use crate::stats::{Better, undisturbed};
 
 /// Round trips of a repetition.
 const TRIPS: u64 = 500;
@@ -52,12 +52,16 @@ pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> 
                 let watch = Watch::begin(a);
                 let end = Instant::now() + time;
                 let mut values = Vec::new();
+                let mut switches = involuntary_switches();
                 while values.len() < REPETITIONS_MIN || Instant::now() < end {
                     let start = Instant::now();
                     sent = trips(&ball, sent, TRIPS, &stop).ok_or_else(|| silent(a, b))?;
-                    values.push(start.elapsed().as_nanos() as f64 / (2 * TRIPS) as f64);
+                    let ns = start.elapsed().as_nanos() as f64 / (2 * TRIPS) as f64;
+                    let now = involuntary_switches();
+                    values.push((ns, now != switches));
+                    switches = now;
                 }
-                Figure::of(&values, Better::Low, watch.end())
+                Figure::of(&undisturbed(&values), Better::Low, watch.end())
             };
             let result = serve();
             stop.store(true, Ordering::Relaxed);

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use numapilot_machine::CpuId;
 
-use crate::disturbance::Watch;
+use crate::disturbance::{Watch, involuntary_switches};
 use crate::error::MeasureError;
 use crate::kernels::{CHASE_UNROLL, chase};
 use crate::order::Ring;
 use crate::pin::pin;
 use crate::results::{Figure, Walk};
-use crate::stats::Better;
+use crate::stats::{Better, undisturbed};
 
 /// A repetition lasts about this long: far above the clock's grain, far below a scheduler's turn.
 const REPETITION: Duration = Duration::from_millis(2);
@@ -109,7 +109,7 @@ impl Chase {
                 let watch = Watch::begin(cpu);
                 let values = runner.repetitions(time);
                 let disturbance = watch.end();
-                Figure::of(&values, Better::Low, disturbance)
+                Figure::of(&undisturbed(&values), Better::Low, disturbance)
             });
             match runner.join() {
                 Ok(figure) => figure,
@@ -149,12 +149,16 @@ impl Runner {
         start.elapsed().as_nanos() as f64 / self.loads as f64
     }
 
-    /// Repetitions for this long, but enough of them.
-    pub fn repetitions(&mut self, time: Duration) -> Vec<f64> {
+    /// Repetitions for this long, but enough of them; whether this thread lost its CPU meanwhile is told with each.
+    pub fn repetitions(&mut self, time: Duration) -> Vec<(f64, bool)> {
         let end = Instant::now() + time;
         let mut values = Vec::new();
+        let mut switches = involuntary_switches();
         while values.len() < REPETITIONS_MIN || Instant::now() < end {
-            values.push(self.step());
+            let ns = self.step();
+            let now = involuntary_switches();
+            values.push((ns, now != switches));
+            switches = now;
         }
         values
     }

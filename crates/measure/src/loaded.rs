@@ -14,7 +14,7 @@ use crate::kernels::{Arrays, CHUNK, Isa, Kernel};
 use crate::latency::{Chase, Runner};
 use crate::pin::pin;
 use crate::results::{CurvePoint, Figure};
-use crate::stats::{Better, Spread};
+use crate::stats::{Better, Spread, undisturbed};
 
 /// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
 const BLOCK: usize = 4 * CHUNK;
@@ -115,7 +115,7 @@ fn point(
             disturbance = disturbance.and(&seen);
         }
         let (values, own, neighbours_per_s, own_per_s) = timed?;
-        let mut ns = Figure::of(&values, Better::Low, own.and(&disturbance))?;
+        let mut ns = Figure::of(&undisturbed(&values), Better::Low, own.and(&disturbance))?;
         // Under load there is no best repetition: how others queue is what is measured. The median stands for all.
         ns.spread = Spread { best: ns.spread.median, confirmed: true, ..ns.spread };
         Ok((CurvePoint { asked_share: 0.0, bytes_per_s: neighbours_per_s + own_per_s, ns }, neighbours_per_s))

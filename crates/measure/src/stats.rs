@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// Two repetitions this near confirm one another.
 const CONFIRMS: f64 = 0.02;
+/// With fewer undisturbed repetitions than this, disturbed ones count too.
+const QUIET_MIN: usize = 5;
 /// Turns a median absolute deviation into the standard deviation of a normal distribution.
 pub const MAD_TO_SIGMA: f64 = 1.4826;
 
@@ -81,6 +83,12 @@ impl Spread {
     }
 }
 
+/// Repetitions in which no thread lost its CPU, where there are enough of them; else all. A repetition with another thread's turn in it times that turn.
+pub fn undisturbed(repetitions: &[(f64, bool)]) -> Vec<f64> {
+    let quiet: Vec<f64> = repetitions.iter().filter(|(_, disturbed)| !disturbed).map(|(value, _)| *value).collect();
+    if quiet.len() >= QUIET_MIN { quiet } else { repetitions.iter().map(|(value, _)| *value).collect() }
+}
+
 /// The middle of ascending values.
 pub fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
@@ -127,6 +135,14 @@ mod tests {
         assert_eq!((spread.best, spread.confirmed), (20.0, false));
         let one = Spread::of(&[7.0], Better::Low).expect("one");
         assert_eq!((one.best, one.confirmed, one.mad, one.low, one.high), (7.0, false, 0.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn disturbed_repetitions_count_only_where_there_are_no_others() {
+        let mut repetitions = vec![(1.0, false), (2.0, false), (3.0, false), (4.0, false), (90.0, true)];
+        assert_eq!(undisturbed(&repetitions), [1.0, 2.0, 3.0, 4.0, 90.0]);
+        repetitions.push((5.0, false));
+        assert_eq!(undisturbed(&repetitions), [1.0, 2.0, 3.0, 4.0, 5.0]);
     }
 
     #[test]

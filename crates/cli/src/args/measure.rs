@@ -68,7 +68,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Name of that model
-    #[arg(long, value_name = "NAME", default_value = "measured", requires = "model")]
+    #[arg(long, value_name = "NAME", default_value = "measured", requires = "model", value_parser = model_name)]
     pub name: String,
     /// Write one page with pictures and tables
     #[arg(long, value_name = "FILE")]
@@ -170,6 +170,13 @@ fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "give 64 KiB to 4 TiB".to_owned())
 }
 
+/// A name that a model file may have.
+fn model_name(text: &str) -> Result<String, String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = (1..=64).contains(&text.len()) && text.chars().all(valid);
+    is_name.then(|| text.to_owned()).ok_or_else(|| "use 1 to 64 letters, digits, '-', '_' and '.'".to_owned())
+}
+
 fn stride(text: &str) -> Result<usize, String> {
     let bytes = text.parse::<usize>().ok().filter(|bytes| bytes.is_multiple_of(8) && (8..=1 << 20).contains(bytes));
     bytes.ok_or_else(|| "give a multiple of 8 from 8 to 1048576".to_owned())
@@ -186,6 +193,7 @@ mod tests {
         for wrong in ["", "1", "5TB", "-1M", "99999999G", "MiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+        assert!(model_name("mine-2.0").is_ok() && model_name("a b").is_err() && model_name("").is_err());
         assert!(stride("12").is_err() && stride("0").is_err() && stride("256") == Ok(256));
     }
 }

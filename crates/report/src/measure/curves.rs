@@ -48,6 +48,7 @@ pub fn svg(results: &Results) -> Option<String> {
         Some((full / idle, curve.from, curve.target.clone(), idle, full))
     });
     let (_, from, target, idle, full) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let finding = format!("node {from} to {target} rises most: from {} ns idle to {} ns", ns(idle), ns(full));
+    let finding =
+        format!("node {from} to {target} rises most: from {} ns idle to {} ns at its highest", ns(idle), ns(full));
     Some(draw("Latency under load", &finding, &origin(results), (&across, &up), &lines, &[]))
 }

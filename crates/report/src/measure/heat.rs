@@ -2,7 +2,7 @@
 
 use numapilot_measure::{Figure, Results, Walk};
 
-use super::{SHOWN_KERNEL, columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
+use super::{SHOWN_KERNEL, between, columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
 use crate::pen::{Pen, Type};
 use crate::pictures::palette::{FAINT, INK};
 use crate::traffic::scale;
@@ -89,7 +89,7 @@ pub fn latency_svg(results: &Results) -> Option<String> {
     };
     let map = Map {
         title: super::Picture::Latency.title(),
-        finding: format!("{} to {} ns per load, {}", ns(ends.0), ns(ends.1), walk_words(walk)),
+        finding: format!("{} ns per load, {}", between(ends, ns), walk_words(walk)),
         corner: ("CPUs of", "memory on; ns per load"),
         cells: rows.iter().map(|from| targets.iter().map(|target| at(*from, target)).collect()).collect(),
         rows: rows.iter().map(|from| format!("node {from}")).collect(),
@@ -124,11 +124,7 @@ pub fn bandwidth_svg(results: &Results) -> Option<String> {
     };
     let map = Map {
         title: super::Picture::Bandwidth.title(),
-        finding: format!(
-            "{} to {} GB/s, reading with all CPUs of a node; darker is narrower",
-            gb_per_s(ends.0),
-            gb_per_s(ends.1)
-        ),
+        finding: format!("{} GB/s, reading with all CPUs of a node; darker is narrower", between(ends, gb_per_s)),
         corner: ("CPUs of", "memory on; GB/s"),
         cells: rows.iter().map(|from| targets.iter().map(|target| at(*from, target)).collect()).collect(),
         rows: rows.iter().map(|from| format!("node {from}")).collect(),
@@ -154,7 +150,7 @@ pub fn handoff_svg(results: &Results) -> Option<String> {
     let names: Vec<String> = cpus.iter().map(ToString::to_string).collect();
     let map = Map {
         title: super::Picture::Handoff.title(),
-        finding: format!("{} to {} ns one way", ns(ends.0), ns(ends.1)),
+        finding: format!("{} ns one way", between(ends, ns)),
         corner: ("CPU", "CPU; ns one way"),
         cells: cpus.iter().map(|a| cpus.iter().map(|b| at(*a, *b)).collect()).collect(),
         rows: names.clone(),

@@ -127,6 +127,12 @@ fn ns(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
+/// `90.0 to 250.0`, or the one number that all are.
+fn between((low, high): (f64, f64), words: fn(f64) -> String) -> String {
+    let (low, high) = (words(low), words(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 /// The kernel that stands for reading in pictures of bandwidth, and what was measured of it.
 const SHOWN_KERNEL: Kernel = Kernel::Read;
 

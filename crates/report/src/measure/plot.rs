@@ -8,7 +8,7 @@ use crate::pictures::palette::{FAINT, GRID, INK, node};
 pub const WIDTH: f64 = 860.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 40.0;
-const TOP: f64 = 84.0;
+const TOP: f64 = 100.0;
 const HEIGHT: f64 = 330.0;
 const FOOT: f64 = 88.0;
 const LINES_PER_KEY_ROW: usize = 3;
