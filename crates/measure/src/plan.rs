@@ -205,6 +205,8 @@ struct Planner<'a> {
     memory_nodes: Vec<&'a Node>,
     left_out: Vec<String>,
     notes: Vec<String>,
+    /// Memories of which not enough can be had to be far beyond the caches, with the bytes that chases go through.
+    small: Vec<(String, u64)>,
     cache_bytes: u64,
     line_bytes: usize,
 }
@@ -256,6 +258,7 @@ impl<'a> Planner<'a> {
             memory_nodes,
             left_out: Vec::new(),
             notes: Vec::new(),
+            small: Vec::new(),
             cache_bytes: UNKNOWN_CACHE,
             line_bytes: 64,
         };
@@ -335,18 +338,26 @@ impl<'a> Planner<'a> {
         let factor = room.map_or(1.0, |room| (room as f64 / (chase + 3 * array) as f64).min(1.0));
         let least = (factor * chase as f64) as u64;
         if least < CACHES_OVER * self.cache_bytes && (factor < 1.0 || self.options.size_bytes.is_some()) {
-            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-            self.notes.push(format!(
-                "On {node}, chases go through {:.1} MiB, less than {CACHES_OVER} times its last-level caches of {:.1} MiB: caches may answer a part.",
-                mib(least),
-                mib(self.cache_bytes)
-            ));
+            self.small.push((node.to_owned(), least));
         }
         let whole = |bytes: u64, unit: usize, least: usize| {
             (((bytes as f64 * factor) as usize).max(least)).next_multiple_of(unit)
         };
         let threads = self.cpu_nodes.iter().map(|node| node.cpus.len()).max().unwrap_or(1);
         (whole(chase, self.line_bytes, CHASE_BYTES_MIN), whole(array, CHUNK * 8, ARRAY_BYTES_MIN * threads))
+    }
+
+    /// One remark on all memories that are small beside the caches.
+    fn tell_small(&mut self) {
+        let Some(least) = self.small.iter().map(|(_, bytes)| *bytes).min() else { return };
+        let names: Vec<&str> = self.small.iter().map(|(name, _)| name.as_str()).collect();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        self.notes.push(format!(
+            "On {}, chases go through {:.1} MiB, less than {CACHES_OVER} times a node's last-level caches of {:.1} MiB: caches may answer a part.",
+            names.join(", "),
+            mib(least),
+            mib(self.cache_bytes)
+        ));
     }
 
     fn wants(&self, part: Part) -> bool {
@@ -378,6 +389,7 @@ impl<'a> Planner<'a> {
         let handoffs = if self.wants(Part::Handoff) { self.handoffs() } else { Vec::new() };
         groups.push(Group { target: None, chase_bytes: 0, array_bytes: 0, fillers: Vec::new(), steps: handoffs });
         groups.retain(|group| !group.steps.is_empty());
+        self.tell_small();
         self.fit(&mut groups);
         let usable = |node: &&Node| node.has_memory();
         Ok(Plan {
@@ -600,10 +612,10 @@ impl<'a> Planner<'a> {
             groups.retain(|group| !group.steps.is_empty());
         }
         if let Some(budget) = budget {
-            let words = dropped
-                .iter()
-                .map(|(sort, count)| format!("{sort} ({count}): not within {budget:.0} s; --full or --for more"));
-            self.left_out.extend(words);
+            let words: Vec<String> = dropped.iter().map(|(sort, count)| format!("{sort} ({count})")).collect();
+            if !words.is_empty() {
+                self.left_out.push(format!("within {budget:.0} s (--full or --for give more): {}", words.join(", ")));
+            }
         }
         let layout: f64 = groups.iter().map(layout_s).sum();
         let unit = budget.map_or(least, |budget| (budget - layout) / weight(groups).max(1e-9)).clamp(least, most);

@@ -186,7 +186,7 @@ fn arrays_are_four_times_the_caches_and_never_half_of_free_memory() {
     let small = Permit { memory_bytes: Some(1 << 30), ..all() };
     let squeezed = super::Plan::new(&tree("one-node"), &small, &Options::default()).expect("a plan");
     assert!(squeezed.groups[0].chase_bytes + 3 * squeezed.groups[0].array_bytes <= 513 << 20);
-    assert!(squeezed.notes[0].contains("less than 4 times its last-level caches"), "{:?}", squeezed.notes);
+    assert!(squeezed.notes[0].contains("less than 4 times a node's last-level caches"), "{:?}", squeezed.notes);
 }
 
 #[test]

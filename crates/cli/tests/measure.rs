@@ -1,5 +1,5 @@
-//! `numapilot measure` on real kernels with several memory nodes: every matrix has the right rows and columns, memory is where it was asked for (by the
-//! kernel's word, and by an exact count of accesses), and the model that comes of it runs in `simulate`. Times mean nothing in the lab.
+//! `numapilot measure` on this machine, and on real kernels with several memory nodes (the lab): every matrix has the right rows and columns, memory is where
+//! it was asked for (by the kernel's word, and by an exact count of accesses), and the model that comes of it runs in `simulate`. Times mean nothing there.
 
 mod common;
 
@@ -12,7 +12,7 @@ use numapilot_lab::{Lab, Outcome, Topology, TruthOptions};
 use serde_json::Value;
 
 /// Arrays of the lab: times do not count there, pages do.
-const SMALL: [&str; 4] = ["--size", "256KiB", "--for", "1s"];
+const SMALL: [&str; 2] = ["--size", "256KiB"];
 
 fn measure(topology: &Topology, arguments: &[&str]) -> (Value, Outcome) {
     let mut command = Command::new(BINARY);
@@ -61,35 +61,78 @@ fn check_placements(results: &Value) {
 }
 
 #[test]
+fn a_short_measurement_of_this_machine_is_whole() {
+    let folder = scratch();
+    let (page, picture) = (folder.path().join("m.html"), folder.path().join("m.svg"));
+    let mut command =
+        numapilot(&["measure", "--quiet", "--size", "1MiB", "--for", "1s", "--picture", "staircase", "--html"]);
+    let text = finish(command.arg(&page).arg("--svg").arg(&picture)).succeeded().stdout;
+    for part in ["Idle latency", "Cache steps", "Bandwidth", "triad", "read"] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("What this machine can do"));
+    assert!(std::fs::read_to_string(&picture).expect("a picture").starts_with("<svg"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing else is left");
+}
+
+#[test]
+fn what_would_be_measured_is_told_and_what_cannot_be_is_refused() {
+    let told = run(&["measure", "--full", "--dry-run"]).succeeded().stdout;
+    assert!(told.starts_with("About ") && told.contains("latency from CPU") && told.contains("`triad`"), "{told}");
+    for (arguments, words) in [
+        (vec!["--nodes", "999"], "there is no node 999"),
+        (vec!["--cpus", "4000"], "CPU 4000"),
+        (vec!["--only", "caches", "--model", "x.toml"], "--model needs latency and bandwidth"),
+        (vec!["--weights", "0:0"], "0:3,1:1"),
+        (
+            vec!["--isa", if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" }, "--size", "64KiB"],
+            "--isa portable",
+        ),
+        (
+            vec!["--only", "latency", "--size", "64KiB", "--for", "0.1s", "--svg", "x.svg", "--picture", "handoff"],
+            "nothing was measured",
+        ),
+    ] {
+        let mut command = numapilot(&["measure", "--quiet"]);
+        let folder = scratch();
+        let refused = finish(command.args(&arguments).current_dir(folder.path()));
+        assert!(
+            refused.code == 1 && refused.stderr.contains(words),
+            "{arguments:?}: {} {}",
+            refused.code,
+            refused.stderr
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "{arguments:?}: nothing is left");
+    }
+}
+
+#[test]
 fn every_matrix_has_the_machines_shape() {
     if !numapilot_lab::wanted("numapilot measure on machines with several nodes") {
         return;
     }
     let lopsided = Topology::with_distances(vec![vec![10, 21], vec![31, 10]]);
     let machines = [
-        (lopsided, 2, 2, vec!["--weights", "0:3,1:1"]),
-        (Topology::symmetric(4), 4, 4, vec![]),
-        (Topology::symmetric(2).memory_only_node(), 2, 3, vec![]),
-        (Topology::opteron(8), 8, 8, vec!["--only", "latency"]),
+        (lopsided, 2, 2, vec!["--for", "5s", "--only", "latency,bandwidth", "--weights", "0:3,1:1"]),
+        (Topology::symmetric(4), 4, 4, vec!["--for", "1s"]),
+        (Topology::symmetric(2).memory_only_node(), 2, 3, vec!["--for", "1s"]),
+        (Topology::opteron(8), 8, 8, vec!["--for", "1s", "--only", "latency"]),
     ];
     let guests = machines.map(|(topology, computes, memories, arguments)| {
         thread::spawn(move || {
             let (results, _) = measure(&topology, &arguments);
             assert_eq!(pairs(&results["latency"]), cross(computes, memories), "{arguments:?}");
             check_placements(&results);
-            let spread = results["latency"]
-                .as_array()
-                .expect("cells")
-                .iter()
-                .filter(|cell| cell["target"]["weighted"].is_array());
-            let only_latency = arguments.contains(&"latency");
-            if !only_latency {
+            if !arguments.contains(&"latency") {
                 assert_eq!(pairs(&results["bandwidth"]), cross(computes, memories), "{arguments:?}");
                 let homes: BTreeSet<_> = (0..computes).map(|node| (node, node)).collect();
                 assert!(pairs(&results["caches"]).is_subset(&homes), "{}", results["caches"]);
             }
-            if only_latency {
-                assert!(spread.count() >= computes as usize, "{}", results["left_out"]);
+            if arguments.contains(&"--weights") {
+                let spread = results["latency"].as_array().expect("cells").iter();
+                let spread = spread.filter(|cell| cell["target"]["weighted"].is_array()).count();
+                assert_eq!(spread, 4, "even and weighted, from both nodes: {}", results["left_out"]);
             }
             let positive = |cell: &Value, field: &str| cell[field]["best"].as_f64().is_some_and(|best| best > 0.0);
             assert!(results["latency"].as_array().expect("cells").iter().all(|cell| positive(cell, "ns")));
@@ -110,7 +153,9 @@ fn a_chase_from_a_node_to_anothers_memory_goes_there() {
     }
     let topology = Topology::symmetric(4);
     let mut command = Command::new(BINARY);
-    command.args(["measure", "--json", "--quiet", "--only", "latency", "--cpu-nodes", "1", "--nodes", "2"]).args(SMALL);
+    command
+        .args(["measure", "--json", "--quiet", "--only", "latency", "--cpu-nodes", "1", "--nodes", "2", "--for", "1s"])
+        .args(SMALL);
     let lab = Lab::new(topology.clone()).truth(TruthOptions::default());
     let mut outcome = lab.run(&command).expect("a guest").expect_success();
     let truth = outcome.truth.take().expect("asked for");
@@ -118,10 +163,8 @@ fn a_chase_from_a_node_to_anothers_memory_goes_there() {
     let counts = &truth.regions[0].cpus[cpu as usize];
     let there = counts.nodes[2].loads;
     eprintln!("{}: CPU {cpu} made {there} loads from node 2 among {} accesses", outcome.how, counts.accesses);
-    assert!(there > 100_000 && there * 2 > counts.accesses, "{there} of {}", counts.accesses);
-    for (other, counts) in truth.regions[0].cpus.iter().enumerate().filter(|(other, _)| *other != cpu as usize) {
-        assert!(counts.nodes[2].loads < there / 10, "CPU {other}: {} loads from node 2", counts.nodes[2].loads);
-    }
+    // The rest is the program's own: its stack, what it reads of /proc.
+    assert!(there > 100_000 && there * 4 > counts.accesses * 3, "{there} of {}", counts.accesses);
 }
 
 #[test]
@@ -130,7 +173,7 @@ fn the_model_runs_in_simulate() {
         return;
     }
     let model = format!("{}/measured.toml", numapilot_lab::FILES_IN_GUEST);
-    let (results, outcome) = measure(&Topology::symmetric(2), &["--model", &model, "--name", "lab-two"]);
+    let (results, outcome) = measure(&Topology::symmetric(2), &["--for", "6s", "--model", &model, "--name", "lab-two"]);
     assert!(results["calibration"]["controllers"].as_array().is_some_and(|list| list.len() == 2), "{results}");
     let file = outcome.files().join("measured.toml").display().to_string();
     let topo: Value =
