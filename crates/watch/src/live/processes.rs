@@ -1,10 +1,10 @@
 //! All processes of a machine at a refresh, at a cost that thousands of sleepers hardly add to.
 //!
 //! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 4th, 16th, at last every
-//! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor time
-//! was used than the processes read account for, all of them are read at once (at most [`VAIN_MAX`] refreshes later where that explained nothing the last times:
-//! processes that start and end in between take their time with them). `/proc` is listed only when something was started (`processes` in
-//! the same file).
+//! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor
+//! time was used than the processes read account for, all of them are read at once (at most [`VAIN_MAX`] refreshes later where that explained nothing the
+//! last times: processes that start and end in between take their time with them). `/proc` is listed only when something was started (`processes` in the
+//! same file).
 
 use std::collections::HashMap;
 use std::fs::File;
