@@ -155,8 +155,10 @@ fn the_running_machine_is_shown_and_keys_work() {
     session.wait("help closed", |screen| !screen.contents().contains("Any key closes this"));
     session.press("2");
     session.wait_for("not available here, because");
-    session.press("3/numapilot");
-    session.wait_for("filter: numapilot");
+    // By its number: others of its name may run as well.
+    let pid = session.child.id();
+    session.press(&format!("3/{pid}"));
+    session.wait_for(&format!("filter: {pid}"));
     session.press("\r");
     session.wait("only this program", |screen| {
         let contents = screen.contents();
