@@ -7,13 +7,14 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build demo lab test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
+.PHONY: all build demo lab lab-pilot test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
 
 all: build
 
 help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
+	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing and numactl, as a table"
 	@echo "make test    set up, build, run every test"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
@@ -50,6 +51,13 @@ demo: workloads
 # Any other command: cargo xtask lab -- CMD (--help has examples).
 lab: build setup-lab
 	@cargo xtask lab -- sh -c 'uname -srm; $(NUMAPILOT) topo'
+
+# The pilot beside NUMA balancing and numactl; and what its actuator moves, beside raw calls.
+lab-pilot: build setup-lab
+	@cargo build --release $(CARGO_FLAGS) -p numapilot-kernel --example move_throughput
+	@cargo build $(CARGO_FLAGS) -p xtask
+	@cargo xtask lab --icount -- target/release/examples/move_throughput
+	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask
 
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast

@@ -59,8 +59,9 @@ fn pages_go_to_their_users() {
     }
     let folder = scratch();
     for kernel in [Kernel::V6_12, Kernel::V6_1] {
-        let script = balanced("pilot", "remote", 6, "--policy pilot")
-            + &balanced("carrefour", "remote", 6, "--policy carrefour")
+        let script = "echo 0 > /proc/sys/kernel/numa_balancing; ".to_owned()
+            + &balanced("pilot", "remote", 5, "--policy pilot")
+            + &balanced("carrefour", "remote", 5, "--policy carrefour:gate=1")
             + "cat /proc/sys/kernel/numa_balancing";
         let (output, _) = guest(folder.path(), kernel, &script);
         for policy in ["pilot", "carrefour"] {
@@ -96,7 +97,7 @@ fn a_dry_run_tells_and_moves_nothing() {
     let folder = scratch();
     let fast =
         "echo 1 > /proc/sys/kernel/numa_balancing; echo 200 > /sys/kernel/debug/sched/numa_balancing/scan_delay_ms; ";
-    let script = fast.to_owned() + &balanced("dry", "shared", 3, "--policy carrefour --dry-run --json");
+    let script = fast.to_owned() + &balanced("dry", "shared", 3, "--policy carrefour:gate=1 --dry-run --json");
     let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
     let events = output.split("END\n").nth(1).expect("events").lines().filter(|line| line.starts_with('{'));
     let events: Vec<Value> = events.map(|line| serde_json::from_str(line).expect("JSON")).collect();
