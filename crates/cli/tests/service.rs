@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::process::Output;
-use std::sync::mpsc::sync_channel;
+use std::sync::Arc;
 use std::thread;
 
 use numapilot_pilot::event;
@@ -12,6 +12,7 @@ use numapilot_pilot::status;
 use numapilot_pilot::status::Board;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;
+use numapilot_service::control::line;
 use numapilot_service::journal::Journal;
 use numapilot_service::journal::JournalSettings;
 
@@ -154,7 +155,7 @@ fn ctl_asks_and_steers() {
         nodes: vec![status::NodeStatus { memory_bytes: 1 << 30, ..status::NodeStatus::default() }],
         ..status::Status::default()
     });
-    let (steering, commands) = sync_channel::<status::Steering>(4);
+    let (steering, commands) = line(Arc::new(|| ()));
     let settings = ControlSettings { path: socket, mode: 0o600 };
     let control = Control::start(&settings, board, steering, None).unwrap();
     thread::spawn(move || {

@@ -4,14 +4,18 @@
 //! and a channel that it looks into when it likes.
 
 mod address;
+pub mod config;
 mod connection;
 pub mod control;
+pub mod daemon;
 mod error;
 pub mod explain;
 pub mod identity;
 pub mod journal;
 pub mod metrics;
+mod notify;
 mod places;
+pub mod quantity;
 mod server;
 pub mod state;
 

@@ -5,6 +5,7 @@
 
 pub mod authority;
 mod client;
+mod line;
 mod serve;
 
 use numapilot_pilot::status::Status;
@@ -14,6 +15,8 @@ use serde::Serialize;
 use crate::journal::JournalHealth;
 
 pub use client::Client;
+pub use line::Line;
+pub use line::line;
 pub use serve::Control;
 pub use serve::ControlSettings;
 

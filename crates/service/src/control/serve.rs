@@ -5,8 +5,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::TrySendError;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -17,6 +15,7 @@ use numapilot_pilot::status::Command;
 use numapilot_pilot::status::Steering;
 
 use super::Answer;
+use super::Line;
 use super::Report;
 use super::Request;
 use super::VERSION;
@@ -68,7 +67,7 @@ impl Control {
     pub fn start(
         settings: &ControlSettings,
         board: Board,
-        steering: SyncSender<Steering>,
+        steering: Line,
         journal: Option<HealthOf>,
     ) -> Result<Control, ServiceError> {
         let slot: Arc<OnceLock<Server>> = Arc::default();
@@ -97,7 +96,7 @@ impl Control {
 /// What answers.
 struct Desk {
     board: Board,
-    steering: SyncSender<Steering>,
+    steering: Line,
     journal: Option<HealthOf>,
     own_uid: u32,
     server: std::sync::Weak<OnceLock<Server>>,
@@ -182,10 +181,8 @@ impl Desk {
     fn steer(&self, authority: Authority, command: Command) -> Answer {
         let (answer, wait) = channel();
         let steering = Steering { command, by_uid: Some(authority.uid), answer: Some(answer) };
-        match self.steering.try_send(steering) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => return no("the loop has many commands waiting; try again".to_owned()),
-            Err(TrySendError::Disconnected(_)) => return no("the loop has ended".to_owned()),
+        if let Err(refusal) = self.steering.send(steering) {
+            return no(refusal.to_owned());
         }
         match wait.recv_timeout(LOOP_ANSWERS) {
             Ok(Ok(says)) => Answer { v: VERSION, ok: true, says, status: None },

@@ -24,8 +24,8 @@ pub enum Setting {
         /// Its name.
         name: String,
     },
-    /// A file of a cgroup, such as `/sys/fs/cgroup/a/cpuset.mems`.
-    Cgroup {
+    /// A file under /sys, such as `/sys/fs/cgroup/a/cpuset.mems`.
+    File {
         /// Its path.
         file: String,
     },
@@ -44,7 +44,7 @@ impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Setting::Sysctl { name } => write!(f, "{name}"),
-            Setting::Cgroup { file } => write!(f, "{file}"),
+            Setting::File { file } => write!(f, "{file}"),
             Setting::Affinity { pid, tid, .. } => write!(f, "affinity of {pid}/{tid}"),
         }
     }

@@ -25,7 +25,7 @@ pub trait System {
     fn is_same(&self, setting: &Setting, a: &str, b: &str) -> bool {
         match setting {
             Setting::Sysctl { .. } => a.split_whitespace().eq(b.split_whitespace()),
-            Setting::Cgroup { .. } | Setting::Affinity { .. } => match (numbers(a), numbers(b)) {
+            Setting::File { .. } | Setting::Affinity { .. } => match (numbers(a), numbers(b)) {
                 (Some(a), Some(b)) => a == b,
                 _ => a.trim() == b.trim(),
             },
@@ -60,7 +60,7 @@ const CPUS: usize = 8192;
 impl System for Live {
     fn read(&self, setting: &Setting) -> io::Result<Option<String>> {
         match setting {
-            Setting::Sysctl { .. } | Setting::Cgroup { .. } => match std::fs::read_to_string(file(setting)) {
+            Setting::Sysctl { .. } | Setting::File { .. } => match std::fs::read_to_string(file(setting)) {
                 Ok(text) => Ok(Some(text.trim_end().to_owned())),
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
                 Err(error) => Err(error),
@@ -76,7 +76,7 @@ impl System for Live {
 
     fn write(&self, setting: &Setting, value: &str) -> io::Result<()> {
         match setting {
-            Setting::Sysctl { .. } | Setting::Cgroup { .. } => {
+            Setting::Sysctl { .. } | Setting::File { .. } => {
                 // One write call, as these files want it; never creates.
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
                 io::Write::write_all(&mut file, value.as_bytes())
@@ -93,7 +93,7 @@ impl System for Live {
 fn file(setting: &Setting) -> PathBuf {
     match setting {
         Setting::Sysctl { name } => PathBuf::from("/proc/sys").join(name.replace('.', "/")),
-        Setting::Cgroup { file } => PathBuf::from(file),
+        Setting::File { file } => PathBuf::from(file),
         Setting::Affinity { pid, tid, .. } => PathBuf::from(format!("/proc/{pid}/task/{tid}")),
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(numbers("").unwrap(), BTreeSet::new());
         assert_eq!(numbers("0-4000000000"), None);
         assert_eq!(numbers("a"), None);
-        let setting = Setting::Cgroup { file: "x".to_owned() };
+        let setting = Setting::File { file: "x".to_owned() };
         assert!(Live.is_same(&setting, "0-3", "3,2,1,0") && !Live.is_same(&setting, "0-3", "0-2"));
         let setting = Setting::Sysctl { name: "x".to_owned() };
         assert!(Live.is_same(&setting, "1\n", "1") && !Live.is_same(&setting, "1 2", "12"));

@@ -1,0 +1,394 @@
+//! The daemon's configuration: a TOML file with every setting of `balance`, checked whole before any of it counts. docs/service.md lists the keys.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::address::Address;
+use crate::control::ControlSettings;
+use crate::error::ServiceError;
+use crate::journal::JournalSettings;
+use crate::places::Places;
+use crate::quantity;
+
+/// Who is looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Every process of the machine.
+    System,
+    /// Those of a cgroup, by its folder.
+    Cgroup(PathBuf),
+    /// These.
+    Processes(Vec<u32>),
+}
+
+/// What may change while the loop runs (SIGHUP, `ctl reload`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tunables {
+    /// Share of the targets' time that may be lost to moves that bring nothing.
+    pub max_harm: f64,
+    /// Between two looks at least.
+    pub interval: Duration,
+    /// Bytes moved per second at most; `None`: any number.
+    pub bytes_per_s: Option<u64>,
+    /// Bytes left available on every node.
+    pub keep_bytes: u64,
+}
+
+/// Where figures are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// Address.
+    pub listen: Address,
+    /// Other machines may read.
+    pub allow_remote: bool,
+    /// Figures of single processes (number and user, never a name) are shown too.
+    pub per_process: bool,
+}
+
+/// A configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Who is looked after.
+    pub who: Who,
+    /// The policy with its options.
+    pub policy: String,
+    /// What may change while the loop runs.
+    pub tunables: Tunables,
+    /// Nothing is moved and nothing changed.
+    pub dry_run: bool,
+    /// The kernel's settings are left alone.
+    pub keep_settings: bool,
+    /// Latencies are probed.
+    pub probes: bool,
+    /// Pages of which something is remembered at most.
+    pub table_pages: usize,
+    /// Model of this machine; `None`: what firmware tells.
+    pub machine: Option<String>,
+    /// For what is drawn at random.
+    pub seed: u64,
+    /// `None`: no journal.
+    pub journal: Option<JournalSettings>,
+    /// `None`: no control socket.
+    pub control: Option<ControlSettings>,
+    /// `None`: no metrics.
+    pub metrics: Option<MetricsSettings>,
+    /// Folder of what has to be put back.
+    pub state: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Raw {
+    system: Option<bool>,
+    cgroup: Option<PathBuf>,
+    pid: Option<Vec<u32>>,
+    policy: Option<Spanned<String>>,
+    max_harm: Option<Spanned<String>>,
+    interval: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+    keep: Option<Spanned<String>>,
+    dry_run: Option<bool>,
+    keep_settings: Option<bool>,
+    probes: Option<bool>,
+    table_pages: Option<Spanned<u64>>,
+    machine: Option<String>,
+    seed: Option<u64>,
+    journal: Option<RawJournal>,
+    control: Option<RawControl>,
+    metrics: Option<RawMetrics>,
+    state: Option<RawState>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawJournal {
+    enabled: Option<bool>,
+    file: Option<PathBuf>,
+    max_size: Option<Spanned<String>>,
+    parts: Option<Spanned<u32>>,
+    keep_free: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawControl {
+    enabled: Option<bool>,
+    socket: Option<PathBuf>,
+    mode: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawMetrics {
+    listen: Spanned<String>,
+    #[serde(default)]
+    allow_remote: bool,
+    #[serde(default)]
+    per_process: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawState {
+    folder: PathBuf,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong: named with its line.
+    pub fn load(path: &Path) -> Result<Config, ServiceError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ServiceError::file(path, "read the configuration", source))?;
+        Config::parse(path, &text, &Places::usual())
+    }
+
+    fn parse(path: &Path, text: &str, places: &Places) -> Result<Config, ServiceError> {
+        let fail = Fail { path, text };
+        let raw: Raw = toml::from_str(text)
+            .map_err(|error| fail.at(error.span().map(|span| span.start), error.message().trim().to_owned()))?;
+        let who = fail.who(&raw)?;
+        if let Some(policy) = &raw.policy
+            && policy.get_ref().trim().is_empty()
+        {
+            return Err(fail
+                .at(Some(policy.span().start), "the policy's name is empty; docs/policies.md lists them".to_owned()));
+        }
+        let usual =
+            Tunables { max_harm: 0.01, interval: Duration::from_millis(100), bytes_per_s: None, keep_bytes: 16 << 20 };
+        let tunables = Tunables {
+            max_harm: fail.value(raw.max_harm, quantity::percentage)?.unwrap_or(usual.max_harm),
+            interval: fail.value(raw.interval, interval)?.unwrap_or(usual.interval),
+            bytes_per_s: fail.value(raw.rate, rate)?.or(usual.bytes_per_s),
+            keep_bytes: fail.value(raw.keep, quantity::bytes)?.unwrap_or(usual.keep_bytes),
+        };
+        Ok(Config {
+            who,
+            policy: raw.policy.map_or_else(|| "pilot".to_owned(), Spanned::into_inner),
+            tunables,
+            dry_run: raw.dry_run.unwrap_or(false),
+            keep_settings: raw.keep_settings.unwrap_or(false),
+            probes: raw.probes.unwrap_or(true),
+            table_pages: fail.table(raw.table_pages)?,
+            machine: raw.machine,
+            seed: raw.seed.unwrap_or(1),
+            journal: fail.journal(raw.journal.unwrap_or_default(), places)?,
+            control: fail.control(raw.control.unwrap_or_default(), places)?,
+            metrics: raw.metrics.map(|raw| fail.metrics(raw)).transpose()?,
+            state: raw.state.map_or_else(|| places.state.clone(), |state| state.folder),
+        })
+    }
+
+    /// Names of settings that differ from another configuration's and take a new start.
+    #[must_use]
+    pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
+        let pairs: [(&'static str, bool); 12] = [
+            ("system, cgroup or pid", self.who == other.who),
+            ("policy", self.policy == other.policy),
+            ("dry-run", self.dry_run == other.dry_run),
+            ("keep-settings", self.keep_settings == other.keep_settings),
+            ("probes", self.probes == other.probes),
+            ("table-pages", self.table_pages == other.table_pages),
+            ("machine", self.machine == other.machine),
+            ("seed", self.seed == other.seed),
+            ("journal", self.journal == other.journal),
+            ("control", self.control == other.control),
+            ("metrics", self.metrics == other.metrics),
+            ("state", self.state == other.state),
+        ];
+        pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = quantity::time(text)?;
+    let is_sound = (Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&time);
+    if is_sound { Ok(time) } else { Err("the interval must be between 1ms and 1h".to_owned()) }
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        0 => Err("a rate of 0 moves nothing: use dry-run for that".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text.trim_start_matches("0o"), 8) {
+        Ok(mode) if mode <= 0o777 && mode & 0o200 != 0 => Ok(mode),
+        _ => Err("permissions are octal digits with the owner's right to write, such as 0666 or 0600".to_owned()),
+    }
+}
+
+/// Says where in a file something is wrong.
+struct Fail<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Fail<'_> {
+    fn at(&self, offset: Option<usize>, what: String) -> ServiceError {
+        let line =
+            offset.map(|offset| self.text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1);
+        ServiceError::Content { path: self.path.to_owned(), line, what }
+    }
+
+    fn value<R, T>(
+        &self,
+        raw: Option<Spanned<R>>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ServiceError>
+    where
+        R: AsRef<str>,
+    {
+        raw.map(|raw| read(raw.get_ref().as_ref()).map_err(|what| self.at(Some(raw.span().start), what))).transpose()
+    }
+
+    fn who(&self, raw: &Raw) -> Result<Who, ServiceError> {
+        let named = [raw.system == Some(true), raw.cgroup.is_some(), raw.pid.is_some()];
+        match (named.iter().filter(|is| **is).count(), &raw.cgroup, &raw.pid) {
+            (1, Some(folder), _) => Ok(Who::Cgroup(folder.clone())),
+            (1, _, Some(pids)) => Ok(Who::Processes(pids.clone())),
+            (1, _, _) => Ok(Who::System),
+            (0, _, _) => {
+                Err(self.at(None, "nobody is looked after: set one of `system = true`, `cgroup` and `pid`".to_owned()))
+            }
+            _ => Err(self.at(None, "set only one of `system`, `cgroup` and `pid`".to_owned())),
+        }
+    }
+
+    fn table(&self, raw: Option<Spanned<u64>>) -> Result<usize, ServiceError> {
+        let Some(raw) = raw else { return Ok(4 << 20) };
+        match usize::try_from(*raw.get_ref()) {
+            Ok(pages @ 1024..=0x1_0000_0000) => Ok(pages),
+            _ => Err(self.at(Some(raw.span().start), "table-pages must be between 1024 and 4294967296".to_owned())),
+        }
+    }
+
+    fn journal(&self, raw: RawJournal, places: &Places) -> Result<Option<JournalSettings>, ServiceError> {
+        let mut settings = JournalSettings::new(raw.file.unwrap_or_else(|| places.journal.clone()));
+        if let Some(size) = raw.max_size {
+            let start = size.span().start;
+            settings.max_bytes = self.value(Some(size), quantity::bytes)?.unwrap_or(settings.max_bytes);
+            if settings.max_bytes < 64 << 10 {
+                return Err(self.at(Some(start), "max-size must be 64K or more".to_owned()));
+            }
+        }
+        if let Some(parts) = raw.parts {
+            if *parts.get_ref() > 100 {
+                return Err(self.at(Some(parts.span().start), "parts must be between 0 and 100".to_owned()));
+            }
+            settings.keep = parts.into_inner();
+        }
+        if let Some(bytes) = self.value(raw.keep_free, quantity::bytes)? {
+            settings.keep_free_bytes = bytes;
+        }
+        Ok(raw.enabled.unwrap_or(true).then_some(settings))
+    }
+
+    fn control(&self, raw: RawControl, places: &Places) -> Result<Option<ControlSettings>, ServiceError> {
+        let path = raw.socket.unwrap_or_else(|| places.control.clone());
+        let settings = ControlSettings { path, mode: self.value(raw.mode, mode)?.unwrap_or(0o666) };
+        Ok(raw.enabled.unwrap_or(true).then_some(settings))
+    }
+
+    fn metrics(&self, raw: RawMetrics) -> Result<MetricsSettings, ServiceError> {
+        let start = raw.listen.span().start;
+        let listen: Address =
+            raw.listen.get_ref().parse().map_err(|error: ServiceError| self.at(Some(start), error.to_string()))?;
+        if !listen.is_local() && !raw.allow_remote {
+            let refusal = ServiceError::NotLocal { address: listen.to_string() };
+            return Err(self.at(Some(start), format!("{refusal} (`allow-remote = true`)")));
+        }
+        Ok(MetricsSettings { listen, allow_remote: raw.allow_remote, per_process: raw.per_process })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Files that are right, and others.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places() -> Places {
+        Places { control: "/run/c".into(), journal: "/log/j".into(), state: "/state".into() }
+    }
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("n.toml"), text, &places()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn everything_has_a_default_but_who() {
+        let config = parse("system = true").unwrap();
+        assert_eq!((&config.who, config.policy.as_str(), config.tunables.max_harm), (&Who::System, "pilot", 0.01));
+        assert_eq!(config.journal.unwrap().file, PathBuf::from("/log/j"));
+        assert_eq!(config.control.unwrap().path, PathBuf::from("/run/c"));
+        assert_eq!((config.metrics, config.state), (None, PathBuf::from("/state")));
+    }
+
+    #[test]
+    fn every_key_is_taken() {
+        let config = parse(
+            "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\n\
+             dry-run = true\nkeep-settings = true\nprobes = false\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
+             [journal]\nenabled = true\nfile = \"/j\"\nmax-size = \"1M\"\nparts = 2\nkeep-free = \"0\"\n\
+             [control]\nenabled = true\nsocket = \"/c\"\nmode = \"0600\"\n\
+             [metrics]\nlisten = \"0.0.0.0:9105\"\nallow-remote = true\nper-process = true\n[state]\nfolder = \"/s\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.who, Who::Processes(vec![1, 2]));
+        assert_eq!(config.tunables.bytes_per_s, Some(200 << 20));
+        assert_eq!((config.tunables.interval, config.tunables.keep_bytes), (Duration::from_millis(250), 1 << 30));
+        assert_eq!(config.journal.as_ref().unwrap().max_bytes, 1 << 20);
+        assert_eq!(config.control.as_ref().unwrap().mode, 0o600);
+        assert!(
+            config.metrics.as_ref().unwrap().per_process && config.dry_run && config.keep_settings && !config.probes
+        );
+        let without = parse("system = true\n[journal]\nenabled = false\n[control]\nenabled = false").unwrap();
+        assert_eq!((&without.journal, &without.control), (&None, &None));
+        assert_eq!(without.needs_restart(&config).len(), 12);
+        let tuned = Config { tunables: Tunables { max_harm: 0.5, ..config.tunables.clone() }, ..config.clone() };
+        assert_eq!(config.needs_restart(&tuned), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, line, part) in [
+            ("system = true\npolcy = \"x\"", Some(2), "polcy"),
+            ("system = true\n\nmax-harm = \"lots\"", Some(3), "percentage"),
+            ("system = true\ninterval = \"0\"", Some(2), "between 1ms"),
+            ("system = true\nrate = \"0\"", Some(2), "dry-run"),
+            ("system = true\npolicy = \"\"", Some(2), "empty"),
+            ("system = true\ntable-pages = 3", Some(2), "table-pages"),
+            ("system = true\n[metrics]\nlisten = \"example.org\"", Some(3), "no address"),
+            ("system = true\n[metrics]\nlisten = \"0.0.0.0:1\"", Some(3), "allow-remote"),
+            ("system = true\n[control]\nmode = \"0999\"", Some(3), "octal"),
+            ("system = true\n[journal]\nmax-size = \"1\"", Some(3), "64K"),
+            ("system = true\n[journal]\nparts = 1000", Some(3), "parts"),
+            ("system = 3", Some(1), "boolean"),
+            ("system = ", Some(1), ""),
+            ("", None, "nobody"),
+            ("system = false", None, "nobody"),
+            ("system = true\npid = [1]", None, "only one"),
+        ] {
+            let error = parse(text).unwrap_err();
+            let place = line.map_or("n.toml: ".to_owned(), |line| format!("n.toml, line {line}: "));
+            assert!(error.starts_with(&place) && error.contains(part), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_answer(text in "[ -~\n]{0,200}") {
+            let _ = parse(&text);
+        }
+    }
+}

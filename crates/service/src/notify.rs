@@ -1,0 +1,99 @@
+//! Telling systemd how a service fares (sd_notify(3)): one datagram to the socket that the environment names. Without one, nothing happens.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+
+/// The way to the service manager.
+#[derive(Debug)]
+pub struct Notify(Option<(UnixDatagram, SocketAddr)>);
+
+impl Notify {
+    /// By `NOTIFY_SOCKET`.
+    #[must_use]
+    pub fn from_environment() -> Notify {
+        Notify(std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name).ok()))
+    }
+
+    /// It has begun, and says what it does.
+    pub fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
+    }
+
+    /// What it does now.
+    pub fn status(&self, status: &str) {
+        self.send(&format!("STATUS={}", one_line(status)));
+    }
+
+    /// It reads its configuration again; [`Notify::ready`] says that it is done.
+    pub fn reloading(&self) {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure outlives the call; this clock exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
+    }
+
+    /// It ends.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    /// It is alive.
+    pub fn alive(&self) {
+        self.send("WATCHDOG=1");
+    }
+
+    fn send(&self, text: &str) {
+        if let Some((socket, address)) = &self.0 {
+            // A manager that does not listen is its own affair.
+            let _ = socket.send_to_addr(text.as_bytes(), address);
+        }
+    }
+}
+
+fn connect(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name)?,
+        None => SocketAddr::from_pathname(name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, address))
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    //! A manager of our own.
+
+    use super::*;
+
+    #[test]
+    fn the_manager_hears_every_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notify = Notify(Some(connect(path.as_os_str()).unwrap()));
+        let mut buffer = [0; 200];
+        let mut hear = || {
+            let bytes = manager.recv(&mut buffer).unwrap();
+            String::from_utf8_lossy(&buffer[..bytes]).into_owned()
+        };
+        notify.ready("running\nnow");
+        assert_eq!(hear(), "READY=1\nSTATUS=running now");
+        notify.reloading();
+        assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        notify.stopping();
+        assert_eq!(hear(), "STOPPING=1");
+        drop(manager);
+        notify.alive();
+        Notify(None).status("nobody hears");
+    }
+}
