@@ -134,7 +134,7 @@ struct RawMetrics {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawState {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 impl Config {
@@ -180,7 +180,7 @@ impl Config {
             journal: fail.journal(raw.journal.unwrap_or_default(), places)?,
             control: fail.control(raw.control.unwrap_or_default(), places)?,
             metrics: raw.metrics.map(|raw| fail.metrics(raw)).transpose()?,
-            state: raw.state.map_or_else(|| places.state.clone(), |state| state.folder),
+            state: raw.state.and_then(|state| state.folder).unwrap_or_else(|| places.state.clone()),
         })
     }
 

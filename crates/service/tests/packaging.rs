@@ -1,0 +1,136 @@
+//! What is shipped beside the program agrees with it: configuration files are taken, and every figure that the dashboard asks for is served.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::path::PathBuf;
+
+use numapilot_pilot::event::EvidenceSource;
+use numapilot_pilot::event::Loss;
+use numapilot_pilot::status::NodeStatus;
+use numapilot_pilot::status::Rates;
+use numapilot_pilot::status::Status;
+use numapilot_service::Address;
+use numapilot_service::config::Config;
+use numapilot_service::config::MetricsSettings;
+use numapilot_service::config::Who;
+use numapilot_service::daemon::Daemon;
+use numapilot_service::daemon::DaemonSettings;
+use numapilot_service::journal::JournalSettings;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn load(text: &str) -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("n.toml");
+    std::fs::write(&path, text).unwrap();
+    Config::load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn the_shipped_configuration_is_taken_and_names_every_default() {
+    let shipped = text("packaging/numapilot.toml");
+    let config = load(&shipped);
+    assert_eq!(config.who, Who::System);
+    let defaults = load("system = true\n[metrics]\nlisten = \"127.0.0.1:9105\"\n");
+    // With every `#key = value` taken at its word, nothing changes but what has no default to show.
+    let all: String = shipped
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if key.contains(" = ") && !key.starts_with(' ') => key,
+            _ => line,
+        })
+        .filter(|line| !["cgroup", "pid", "rate", "machine"].iter().any(|key| line.starts_with(&format!("{key} ="))))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut spelt_out = load(&all);
+    assert_eq!(spelt_out.tunables, defaults.tunables);
+    // These three depend on who runs it.
+    spelt_out.journal.as_mut().unwrap().file = defaults.journal.as_ref().unwrap().file.clone();
+    spelt_out.control.as_mut().unwrap().path = defaults.control.as_ref().unwrap().path.clone();
+    spelt_out.state = defaults.state.clone();
+    assert_eq!(spelt_out.needs_restart(&defaults), Vec::<&str>::new());
+    assert_eq!(config.tunables, defaults.tunables);
+}
+
+#[test]
+fn the_cluster_configuration_is_taken() {
+    let manifest = text("packaging/kubernetes/daemonset.yaml");
+    let inner = manifest
+        .split("numapilot.toml: |\n")
+        .nth(1)
+        .expect("the configuration")
+        .split("---\n")
+        .next()
+        .expect("its end");
+    let config = load(&inner.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>());
+    assert!(config.keep_settings, "a container's /proc/sys cannot be written");
+    let unit = text("packaging/systemd/numapilot.service");
+    for right in ["SYS_NICE", "SYS_PTRACE", "DAC_READ_SEARCH", "PERFMON"] {
+        assert!(manifest.contains(&format!("\"{right}\"")) && unit.contains(&format!("CAP_{right}")), "{right}");
+    }
+}
+
+/// Names of the figures that a full status makes, by way of the real page.
+fn served() -> BTreeSet<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("metrics");
+    let settings = DaemonSettings {
+        journal: Some(JournalSettings::new(folder.path().join("journal"))),
+        metrics: Some(MetricsSettings {
+            listen: Address::Unix(socket.clone()),
+            allow_remote: false,
+            per_process: false,
+        }),
+        ..DaemonSettings::default()
+    };
+    let mut daemon = Daemon::start(&settings, || ()).unwrap();
+    let node = NodeStatus {
+        probe_ns: vec![Some(90.0)],
+        served_bytes_per_s: Some(1.0),
+        utilisation: Some(0.5),
+        local_share: Some(0.5),
+        ..NodeStatus::default()
+    };
+    daemon.status(Status {
+        nodes: vec![node],
+        rates: Rates { local_share: Some(0.5), imbalance_percent: Some(1.0), ..Rates::default() },
+        losses: vec![Loss { what: "samples".to_owned(), count: 1 }],
+        evidence: vec![EvidenceSource::default()],
+        ..Status::default()
+    });
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_figure_of_the_dashboard_is_served() {
+    let dashboard: serde_json::Value = serde_json::from_str(&text("packaging/grafana/numapilot.json")).unwrap();
+    let served = served();
+    assert!(served.len() > 30, "{served:?}");
+    let mut asked = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names: Vec<&str> =
+                words.filter(|word| word.starts_with("numapilot_") || word.starts_with("process_")).collect();
+            assert!(!names.is_empty(), "{expression}");
+            asked.extend(names.into_iter().map(str::to_owned));
+        }
+    }
+    let missing: Vec<&String> = asked.difference(&served).collect();
+    assert!(missing.is_empty(), "the dashboard asks for {missing:?}; served are {served:?}");
+    assert!(served.contains("numapilot_info"), "the dashboard's list of instances comes from it");
+}
