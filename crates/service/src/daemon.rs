@@ -73,7 +73,9 @@ impl Daemon {
     /// # Errors
     /// A file, socket or port cannot be had.
     pub fn start(settings: &DaemonSettings, wake: impl Fn() + Send + Sync + 'static) -> Result<Daemon, ServiceError> {
-        ignore_file_size_signal();
+        if settings.journal.is_some() {
+            ignore_file_size_signal();
+        }
         for file in [settings.journal.as_ref().map(|j| &j.file), settings.control.as_ref().map(|c| &c.path)]
             .into_iter()
             .flatten()

@@ -38,7 +38,8 @@ impl Places {
         };
         let run = folder("RUNTIME_DIRECTORY", "/run/numapilot", "XDG_RUNTIME_DIR", ".local/state");
         let logs = folder("LOGS_DIRECTORY", "/var/log/numapilot", "XDG_STATE_HOME", ".local/state");
-        let state = folder("STATE_DIRECTORY", "/var/lib/numapilot", "XDG_STATE_HOME", ".local/state");
+        // What has to be put back does not outlive the system's start, so that /run will do.
+        let state = folder("STATE_DIRECTORY", "/run/numapilot/state", "XDG_STATE_HOME", ".local/state");
         Places { control: run.join("control"), journal: logs.join("journal.jsonl"), state }
     }
 }

@@ -41,6 +41,13 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
     }
 }
 
+/// Wakes whoever waits in [`Guard::wait`], from any thread; without a guard it does nothing.
+pub fn wake() {
+    let one = 1_u64;
+    // SAFETY: writes eight bytes of our own; a closed descriptor (-1) only fails.
+    unsafe { libc::write(WAKE_FD.load(Ordering::Acquire), ptr::from_ref(&one).cast(), 8) };
+}
+
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {

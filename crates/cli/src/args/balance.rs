@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use clap::Args;
+use numapilot_service::Address;
 
 use super::LookArgs;
 
@@ -54,7 +55,7 @@ pub struct MoveArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("who").required(true).args(["pids", "cgroup", "system", "command"]))]
+#[command(group = ArgGroup::new("who").required(true).args(["pids", "cgroup", "system", "command", "config"]))]
 #[command(after_help = "\
 Examples:
   numapilot balance --pid 4711                           a process, its threads, and what it starts
@@ -64,6 +65,7 @@ Examples:
   numapilot balance --system --policy carrefour          everything
   numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
+  numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
 Evidence comes from page faults: the kernel's NUMA balancing is turned on for the run and its pace changed, and both are put back (--keep-settings leaves
 them alone). Moving pages of other users' processes takes CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their page faults CAP_PERFMON (or
@@ -114,6 +116,8 @@ pub struct BalanceArgs {
     /// For what a policy draws at random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// Print JSON: an event per line
     #[arg(long)]
     pub json: bool,
@@ -128,6 +132,28 @@ pub struct BalanceArgs {
     /// A program and its arguments: looked after from its start
     #[arg(last = true, value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
+}
+
+/// What makes the loop a service.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "As a service (docs/service.md)")]
+pub struct ServiceArgs {
+    /// Take every setting from a file: with journal and control socket unless it says otherwise; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
+        "keep_settings", "no_probes", "seed", "journal", "control", "metrics", "state_dir"])]
+    pub config: Option<PathBuf>,
+    /// Write every decision with its evidence to this file (`numapilot explain`)
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+    /// Listen for `numapilot ctl` at this socket
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Serve figures for Prometheus at this address: PORT (of the loopback), IP:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<Address>,
+    /// Where settings that were changed are noted before, so that the next start puts them back after a kill [default: root: /run/numapilot/state]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// A number of bytes with K, M, G or T (powers of 1,024).

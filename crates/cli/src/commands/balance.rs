@@ -29,16 +29,21 @@ use numapilot_placement::policy_by_name;
 use numapilot_report::units;
 use numapilot_sources::signals::Guard;
 
+use super::served;
 use crate::args::BalanceArgs;
 use crate::output;
 
 /// Runs the loop; the program's status where there is one.
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
-    let (machine, notes) = machine(arguments)?;
-    let policy = policy_by_name(&arguments.policy, &machine, arguments.seed)?;
-    let mut pilot = Pilot::new(machine, policy, options(arguments), &notes)?;
+    let plan = match &arguments.service.config {
+        Some(file) => served::Plan::of_config(file, arguments)?,
+        None => served::Plan::of_arguments(arguments, options(arguments)),
+    };
+    let (machine, notes) = machine(plan.machine.as_deref())?;
+    let policy = policy_by_name(&plan.options.policy, &machine, plan.options.seed)?;
+    let mut pilot = Pilot::new(machine, policy, plan.options.clone(), &notes)?;
     let signals = Guard::install()?;
-    let mut teller = Teller {
+    let teller = Teller {
         signals,
         child: None,
         pending: VecDeque::new(),
@@ -48,31 +53,34 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         verbose: arguments.verbose,
         said: String::new(),
     };
+    let mut teller = served::Served::start(teller, plan)?;
     pilot.begin(&mut teller);
     if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, &teller.signals) {
+        match start(program, rest, &teller.inner.signals) {
             Ok(child) => {
                 // One that has ended already is no target: the loop then ends at once.
                 let _ = pilot.child(child.id());
-                teller.child = Some(child);
+                teller.inner.child = Some(child);
             }
             Err(error) => {
                 pilot.give_up("the program could not be started", &mut teller);
+                teller.end();
                 return Err(error);
             }
         }
     }
     let stop = pilot.run(&mut teller);
+    teller.end();
     if !arguments.json && !arguments.quiet {
         output::print(&summary(&stop))?;
     }
-    teller.exit_code()
+    teller.inner.exit_code()
 }
 
 /// This machine, with what the traffic model needs.
-fn machine(arguments: &BalanceArgs) -> Result<(Machine, Vec<String>)> {
+fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     let live = Machine::live().context("this machine's topology")?;
-    let Some(name) = &arguments.machine else {
+    let Some(name) = name else {
         return Ok(estimate::completed(&live)?);
     };
     let model = Machine::load(name)?;
@@ -121,7 +129,8 @@ fn start(program: &OsString, rest: &[OsString], signals: &Guard) -> Result<Child
     // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(move || {
-            for signal in &replaced {
+            // The daemon's journal may reach a limit of files' sizes and must not die of it; the program is as it would be without us.
+            for signal in replaced.iter().chain([&libc::SIGXFSZ]) {
                 libc::signal(*signal, libc::SIG_DFL);
             }
             Ok(())

@@ -20,6 +20,7 @@ mod planned;
 mod record;
 mod report;
 mod run;
+mod served;
 mod shell;
 mod simulate;
 mod stat;

@@ -30,6 +30,7 @@ use crate::event::Event;
 use crate::event::EvidenceSource;
 use crate::event::Steered;
 use crate::event::Stop;
+use crate::event::Target;
 use crate::event::Trouble;
 use crate::evidence::table::PageTable;
 use crate::harm::Harm;
@@ -40,6 +41,7 @@ use crate::system::eyes::Eyes;
 use crate::system::hands::Hands;
 use crate::system::probes::Probes;
 use crate::system::settings::Settings;
+use crate::system::targets::Looked;
 use crate::system::targets::Targets;
 use books::Books;
 use scan::Scanning;
@@ -113,7 +115,8 @@ impl Pilot {
         options: Options,
         notes: &[String],
     ) -> Result<Pilot, PilotError> {
-        if machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
+        // A dry run shows what would be seen and said anywhere.
+        if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(PilotError::OneNode);
         }
         let mut eyes = Eyes::new(&machine);
@@ -265,9 +268,7 @@ impl Pilot {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(conductor),
-            Command::AddTarget(target) => {
-                self.take_on(target.pid).map(|()| "added".to_owned()).map_err(|error| error.to_string())
-            }
+            Command::AddTarget(target) => self.take_on_exactly(target),
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(looked) if looked.target.start_ticks == target.start_ticks => {
                     self.targets.all.remove(&target.pid);
@@ -282,6 +283,23 @@ impl Pilot {
         if let Some(back) = steering.answer {
             // Nobody may be waiting any more.
             let _ = back.send(answer);
+        }
+    }
+
+    /// Takes on the process that was named, and none that has got its number since: who may name it was checked for that one.
+    fn take_on_exactly(&mut self, target: &Target) -> Result<String, String> {
+        let was_there = self.targets.all.contains_key(&target.pid);
+        self.take_on(target.pid).map_err(|error| error.to_string())?;
+        let is_it =
+            |looked: &Looked| looked.target.start_ticks == target.start_ticks && looked.target.uid == target.uid;
+        match self.targets.all.get(&target.pid) {
+            Some(looked) if is_it(looked) => Ok("added".to_owned()),
+            _ => {
+                if !was_there {
+                    self.targets.all.remove(&target.pid);
+                }
+                Err(format!("process {} has ended", target.pid))
+            }
         }
     }
 

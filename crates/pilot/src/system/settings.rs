@@ -8,7 +8,7 @@ use crate::event::SettingDone;
 
 /// Whoever keeps what was, so that it can be put back even if this process is killed.
 pub trait Keeper {
-    /// A setting is about to be changed. When this returns, what it was is kept safely.
+    /// A setting is about to be changed, for the first time or once more. When this returns, what it was and will be is kept safely.
     ///
     /// # Errors
     /// It cannot be kept: the setting is then left as it is.
@@ -68,9 +68,7 @@ impl Settings {
             return Ok(None);
         }
         let known = self.changed.iter_mut().find(|changed| changed.file.as_os_str() == file);
-        if known.is_none() {
-            keeper.will_change(file, &was, value)?;
-        }
+        keeper.will_change(file, &was, value)?;
         fs::write(file, value).map_err(|error| {
             let remedy = "run as root, or with the right to write there (CAP_SYS_ADMIN or CAP_SYS_RESOURCE)";
             format!("{file}: {error}; {remedy}")
@@ -123,7 +121,9 @@ mod tests {
     impl Keeper for Kept {
         fn will_change(&mut self, file: &str, was: &str, _: &str) -> Result<(), String> {
             assert_eq!(read(file).as_deref(), Some(was), "kept before it is changed");
-            self.0.push((file.to_owned(), was.to_owned()));
+            if !self.0.iter().any(|(kept, _)| kept == file) {
+                self.0.push((file.to_owned(), was.to_owned()));
+            }
             Ok(())
         }
 

@@ -176,7 +176,8 @@ impl Targets {
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
         self.all.retain(|_, looked| {
-            let runs = looked.process.is_running();
+            // A process that has become another user's (a set-user-id program) is no longer the one that was named.
+            let runs = looked.process.is_running() && task::user_of(looked.target.pid) == Some(looked.target.uid);
             if !runs {
                 changes.ended.push(looked.target.clone());
             }

@@ -1,0 +1,156 @@
+//! The loop as a service: whatever steers and tells it here, with the daemon's journal, control socket, metrics and record beside it.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use numapilot_pilot::conductor::Conductor;
+use numapilot_pilot::event::Event;
+use numapilot_pilot::event::Sink;
+use numapilot_pilot::pilot::Options;
+use numapilot_pilot::pilot::Tunables;
+use numapilot_pilot::pilot::Who;
+use numapilot_pilot::status::Status;
+use numapilot_pilot::status::Steering;
+use numapilot_pilot::system::settings::Keeper;
+use numapilot_service::Places;
+use numapilot_service::config;
+use numapilot_service::config::Config;
+use numapilot_service::config::MetricsSettings;
+use numapilot_service::control::ControlSettings;
+use numapilot_service::daemon::Daemon;
+use numapilot_service::daemon::DaemonSettings;
+use numapilot_service::journal::JournalSettings;
+use numapilot_sources::signals;
+
+use crate::args::BalanceArgs;
+
+/// What a run of `balance` is to do, from its arguments or from a file.
+pub struct Plan {
+    /// For the loop.
+    pub options: Options,
+    /// Model of this machine.
+    pub machine: Option<String>,
+    daemon: DaemonSettings,
+    config: Option<(PathBuf, Config)>,
+}
+
+impl Plan {
+    /// By a configuration file; of the arguments, a dry run and a length of time count too.
+    pub fn of_config(file: &Path, arguments: &BalanceArgs) -> Result<Plan> {
+        let config = Config::load(file)?;
+        let options = Options {
+            who: match config.who.clone() {
+                config::Who::System => Who::System,
+                config::Who::Cgroup(folder) => Who::Cgroup(folder),
+                config::Who::Processes(pids) => Who::Processes(pids),
+            },
+            policy: config.policy.clone(),
+            tunables: tunables(&config.tunables),
+            dry_run: config.dry_run || arguments.dry_run,
+            steers_scanning: !config.keep_settings,
+            probes: config.probes,
+            table_pages: config.table_pages,
+            until: arguments.until,
+            seed: config.seed,
+        };
+        let changes_settings = options.steers_scanning && !options.dry_run;
+        let daemon = DaemonSettings {
+            journal: config.journal.clone(),
+            control: config.control.clone(),
+            metrics: config.metrics.clone(),
+            state: changes_settings.then(|| config.state.clone()),
+            needs_state: true,
+        };
+        Ok(Plan { options, machine: config.machine.clone(), daemon, config: Some((file.to_owned(), config)) })
+    }
+
+    /// By arguments alone.
+    pub fn of_arguments(arguments: &BalanceArgs, options: Options) -> Plan {
+        let service = &arguments.service;
+        let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
+        let changes_settings = options.steers_scanning && !options.dry_run;
+        let state = service.state_dir.clone().or_else(|| changes_settings.then(|| Places::usual().state));
+        let daemon = DaemonSettings {
+            journal: service.journal.clone().map(JournalSettings::new),
+            control: service.control.clone().map(|path| ControlSettings { path, mode: 0o666 }),
+            metrics: service.metrics.clone().map(metrics),
+            state,
+            needs_state: service.state_dir.is_some(),
+        };
+        Plan { options, machine: arguments.machine.clone(), daemon, config: None }
+    }
+}
+
+fn tunables(of: &config::Tunables) -> Tunables {
+    Tunables { max_harm: of.max_harm, interval: of.interval, bytes_per_s: of.bytes_per_s, keep_bytes: of.keep_bytes }
+}
+
+/// A conductor with a daemon beside it.
+pub struct Served<C: Conductor> {
+    /// Who steers and tells here.
+    pub inner: C,
+    daemon: Daemon,
+    config: Option<(PathBuf, Config)>,
+}
+
+impl<C: Conductor> Served<C> {
+    /// Opens what the plan asks for, and puts back what a killed one has left changed.
+    pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
+        let daemon = Daemon::start(&plan.daemon, signals::wake)?;
+        Ok(Served { inner, daemon, config: plan.config })
+    }
+
+    /// The loop has ended.
+    pub fn end(&mut self) {
+        self.daemon.end();
+    }
+}
+
+impl<C: Conductor> Sink for Served<C> {
+    fn record(&mut self, event: Event) {
+        self.daemon.record(event.clone());
+        self.inner.record(event);
+    }
+}
+
+impl<C: Conductor> Keeper for Served<C> {
+    fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
+        self.daemon.will_change(file, was, now)
+    }
+
+    fn restored(&mut self, file: &str) {
+        self.daemon.settled(file);
+    }
+}
+
+impl<C: Conductor> Conductor for Served<C> {
+    fn next(&mut self, wait: Duration) -> Option<Steering> {
+        self.daemon.steering().or_else(|| self.inner.next(wait)).or_else(|| self.daemon.steering())
+    }
+
+    fn status(&mut self, status: Status) {
+        self.daemon.status(status.clone());
+        self.inner.status(status);
+    }
+
+    fn reload(&mut self) -> Result<Option<Tunables>, String> {
+        let Some((file, old)) = &mut self.config else { return Ok(None) };
+        self.daemon.reloading(false);
+        let read = Config::load(file).map_err(|error| error.to_string());
+        let answer = read.and_then(|new| match old.needs_restart(&new).as_slice() {
+            [] => {
+                let changed = tunables(&new.tunables);
+                *old = new;
+                Ok(Some(changed))
+            }
+            names => {
+                let (file, names) = (file.display(), names.join(", "));
+                Err(format!("{file}: nothing was changed, since a change of {names} takes a new start"))
+            }
+        });
+        self.daemon.reloading(true);
+        answer
+    }
+}
