@@ -1,0 +1,267 @@
+//! Flows: accesses in order of program time, of everything, of a thread (Thread Event Flow), of an object (Object Event Flow), or of what a
+//! filter lets pass; handed out in batches.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numapilot_flows::{AccessRef, Filter};
+
+use crate::border::*;
+use crate::filter::{FilterRow, filter_of};
+use crate::handles::{Held, Table};
+use crate::rows::{NUMAPILOT_NO_NODE, NUMAPILOT_NONE};
+use crate::trace::{OpenTrace, TraceHandle, bad_handle, opened};
+
+/// How many flows may be open at once.
+const FLOWS: usize = 1 << 16;
+static OPEN: Table<Flow, FLOWS> = Table::new(0x66);
+
+/// An open flow. A number: copy it as you like, close it once. `{0}` is none. One thread at a time may advance it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowHandle {
+    /// Of no meaning but to the library.
+    pub handle: u64,
+}
+
+/// One sampled access. 64 bytes; later versions only give meaning to what is reserved.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct AccessRow {
+    /// Program time in nanoseconds.
+    pub time_ns: u64,
+    /// Address.
+    pub address: u64,
+    /// Memory accesses that all samples of its cache line stand for: lines are sampled as a whole.
+    pub cluster: f64,
+    /// Its row in the trace; rows are in order of time.
+    pub row: u32,
+    /// Thread that made it.
+    pub thread: u32,
+    /// Object that was live at that address then, or NUMAPILOT_NONE.
+    pub object: u32,
+    /// Code address; 0: unknown.
+    pub location: u32,
+    /// Call stack; 0: unknown.
+    pub stack: u32,
+    /// Memory accesses that it stands for.
+    pub weight: u32,
+    /// Latency in cycles as the hardware measured it, or NUMAPILOT_NONE.
+    pub latency_cycles: u32,
+    /// CPU, or NUMAPILOT_NONE.
+    pub cpu: u32,
+    /// Node of that CPU, or NUMAPILOT_NO_NODE.
+    pub node: u16,
+    /// Home node of the page at that moment, or NUMAPILOT_NO_NODE.
+    pub home: u16,
+    /// Bits of enum numapilot_access_flag.
+    pub flags: u8,
+    /// Level that answered: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another core's cache, 6 line-fill buffer.
+    pub level: u8,
+    /// 0.
+    pub reserved: [u8; 2],
+}
+
+/// What an access was.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum AccessFlag {
+    /// A store or read-modify-write.
+    Write = 1,
+    /// An atomic operation.
+    Atomic = 2,
+    /// Part of a ranged operation, such as memcpy.
+    Range = 4,
+    /// It crossed nodes. Neither this nor `Local`: node or home is unknown.
+    Remote = 8,
+    /// It stayed on its node.
+    Local = 16,
+}
+
+/// Where a flow is. Only whoever holds `is_busy` may look at `next`.
+pub(crate) struct Flow {
+    trace: Held<OpenTrace>,
+    filter: Option<Filter>,
+    path: Path,
+    is_busy: AtomicBool,
+    next: UnsafeCell<usize>,
+}
+
+// SAFETY: `next` is only touched by the thread that has set `is_busy`; everything else is read only.
+unsafe impl Sync for Flow {}
+
+/// Which rows to walk.
+#[derive(Clone, Copy)]
+pub(crate) enum Path {
+    All,
+    Thread(numapilot_trace::ids::ThreadIndex),
+    Object(numapilot_trace::ids::ObjectId),
+}
+
+impl Path {
+    /// The shortest that holds all that the filter lets pass, and what is left to check.
+    pub fn of(mut filter: Filter) -> (Path, Option<Filter>) {
+        let path = match (filter.object, filter.thread) {
+            (Some(object), _) => {
+                filter.object = None;
+                Path::Object(object)
+            }
+            (None, Some(thread)) => {
+                filter.thread = None;
+                Path::Thread(thread)
+            }
+            (None, None) => Path::All,
+        };
+        (path, (!filter.is_empty()).then_some(filter))
+    }
+}
+
+/// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With `object` alone it is that object's Object
+/// Event Flow, with `thread` alone that thread's Thread Event Flow.
+///
+/// # Safety
+/// `filter` is null or points to a struct whose `type_size` is set; `flow` is null or good for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_flow_open(trace: TraceHandle, filter: *const FilterRow, flow: *mut FlowHandle) -> c_int {
+    guarded(|| {
+        // SAFETY: by this function's contract.
+        unsafe { put(flow, FlowHandle::default(), "flow")? };
+        let trace = opened(trace)?;
+        // SAFETY: as above.
+        let (path, filter) = Path::of(unsafe { filter_of(&trace.trace, filter)? });
+        let opened = Flow { trace, filter, path, is_busy: AtomicBool::new(false), next: UnsafeCell::new(0) };
+        let Ok(handle) = OPEN.open(opened) else {
+            return Err(failure(NUMAPILOT_TOO_MANY, format!("{FLOWS} flows are open; close some")));
+        };
+        // SAFETY: as above.
+        unsafe { put(flow, FlowHandle { handle }, "flow") }
+    })
+}
+
+/// The next accesses of the flow, up to `capacity`: `*count` of them are in `rows`; 0: the flow is at its end. `row_size` is sizeof(struct
+/// numapilot_access). Most programs use `numapilot_foreach` instead.
+///
+/// # Safety
+/// `rows` is null or good for `capacity` rows; `count` is null or good for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_flow_next(
+    flow: FlowHandle,
+    rows: *mut AccessRow,
+    capacity: usize,
+    row_size: usize,
+    count: *mut usize,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: by this function's contract.
+        unsafe { put(count, 0, "count")? };
+        if row_size != size_of::<AccessRow>() || rows.is_null() || !rows.is_aligned() {
+            let why = format!("rows must be aligned and not null, and row_size sizeof(struct numapilot_access), {}", size_of::<AccessRow>());
+            return Err(failure(NUMAPILOT_BAD_ARGUMENT, why));
+        }
+        let found = open_flow(flow)?;
+        let turn = Turn::of(&found)?;
+        // SAFETY: `turn` says that this thread alone has it.
+        let next = unsafe { &mut *found.next.get() };
+        let mut written = 0;
+        found.walk(next, |row| {
+            // SAFETY: `written` stays below `capacity`, for which `rows` is good.
+            unsafe { rows.add(written).write(row) };
+            written += 1;
+            written < capacity
+        }, capacity);
+        drop(turn);
+        // SAFETY: as above.
+        unsafe { put(count, written, "count") }
+    })
+}
+
+/// Goes back to the beginning of the flow.
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_flow_rewind(flow: FlowHandle) -> c_int {
+    guarded(|| {
+        let found = open_flow(flow)?;
+        let _turn = Turn::of(&found)?;
+        // SAFETY: the turn says that this thread alone has it.
+        unsafe { *found.next.get() = 0 };
+        Ok(())
+    })
+}
+
+/// Closes a flow.
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_flow_close(flow: FlowHandle) -> c_int {
+    guarded(|| OPEN.close(flow.handle).map_err(|error| bad_handle("flow", error)))
+}
+
+fn open_flow(flow: FlowHandle) -> Result<Held<Flow>, Failure> {
+    OPEN.get(flow.handle).map_err(|error| bad_handle("flow", error))
+}
+
+/// The right to advance a flow.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Turn<'_> {
+    fn of(flow: &Flow) -> Result<Turn<'_>, Failure> {
+        match flow.is_busy.swap(true, Ordering::Acquire) {
+            true => Err(failure(NUMAPILOT_BUSY, "another thread is using this flow; open one for each thread")),
+            false => Ok(Turn(&flow.is_busy)),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Flow {
+    /// Hands rows to `take` from `next` on, until it wants no more, or there are none.
+    fn walk(&self, next: &mut usize, mut take: impl FnMut(AccessRow) -> bool, capacity: usize) {
+        if capacity == 0 {
+            return;
+        }
+        let trace = &self.trace.trace;
+        let from = *next;
+        let mut visit = |access: AccessRef| {
+            *next += 1;
+            self.filter.as_ref().is_some_and(|filter| !filter.admits(trace, &access)) || take(AccessRow::from(&access))
+        };
+        match self.path {
+            Path::All => trace.accesses().skip(from).all(&mut visit),
+            Path::Thread(thread) => trace.tef(thread).skip(from).all(&mut visit),
+            Path::Object(object) => trace.oef(object).skip(from).all(&mut visit),
+        };
+    }
+}
+
+impl From<&AccessRef> for AccessRow {
+    #[inline]
+    fn from(access: &AccessRef) -> AccessRow {
+        let flag = |set: bool, flag: AccessFlag| if set { flag as u8 } else { 0 };
+        let remote = access.is_remote();
+        AccessRow {
+            time_ns: access.time.0,
+            address: access.address.0,
+            cluster: access.cluster,
+            row: access.row,
+            thread: access.thread.0,
+            object: access.object.map_or(NUMAPILOT_NONE, |object| object.0),
+            location: access.location.0,
+            stack: access.stack.0,
+            weight: access.weight,
+            latency_cycles: access.latency_cycles.unwrap_or(NUMAPILOT_NONE),
+            cpu: access.cpu.map_or(NUMAPILOT_NONE, |cpu| cpu.0),
+            node: access.node.map_or(NUMAPILOT_NO_NODE, |node| node.0),
+            home: access.home.map_or(NUMAPILOT_NO_NODE, |home| home.0),
+            flags: flag(access.is_write, AccessFlag::Write)
+                | flag(access.is_atomic, AccessFlag::Atomic)
+                | flag(access.is_range, AccessFlag::Range)
+                | flag(remote == Some(true), AccessFlag::Remote)
+                | flag(remote == Some(false), AccessFlag::Local),
+            level: access.level as u8,
+            reserved: [0; 2],
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Traces: opening, closing, and what is known of one as a whole.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::path::Path;
+
+use numapilot_flows::{FlowError, ObjectKind, Trace};
+
+use crate::border::*;
+use crate::handles::{BadHandle, Held, Table};
+use crate::text::{Finished, TextAt, Texts};
+
+/// How many traces may be open at once.
+const TRACES: usize = 1024;
+static OPEN: Table<OpenTrace, TRACES> = Table::new(0x74);
+
+/// An open trace. A number: copy it as you like, close it once. `{0}` is none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceHandle {
+    /// Of no meaning but to the library.
+    pub handle: u64,
+}
+
+/// What a trace is as a whole. Texts stay until the trace is closed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TraceInfo {
+    /// Set to sizeof(struct numapilot_trace_info).
+    pub type_size: usize,
+    /// Sampled accesses.
+    pub accesses: u64,
+    /// Object instances.
+    pub objects: u64,
+    /// Sites: what objects from one place in the source share.
+    pub sites: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Processes.
+    pub processes: u64,
+    /// Call stacks; number 0 is "unknown".
+    pub stacks: u64,
+    /// Resolved code addresses; number 0 is "unknown".
+    pub locations: u64,
+    /// Program time of the recording, in nanoseconds.
+    pub duration_ns: u64,
+    /// One cache line in so many was simulated; 1: all.
+    pub line_sampling: u64,
+    /// Records that were lost: totals are lower bounds if this is not 0.
+    pub lost: u64,
+    /// 1: the machine, page homes and program time are simulated, not measured.
+    pub is_simulated: u32,
+    /// 1: its accesses are page faults, whose rates say nothing of memory traffic.
+    pub holds_faults: u32,
+    /// Engine that recorded it, such as "instrument".
+    pub engine: *const c_char,
+    /// Command line that was recorded.
+    pub command: *const c_char,
+    /// Name of the machine.
+    pub machine: *const c_char,
+}
+
+/// Where the texts of each row are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SiteTexts {
+    pub name: TextAt,
+    pub function: TextAt,
+    pub file: TextAt,
+    pub module: TextAt,
+}
+
+pub(crate) struct OpenTrace {
+    pub trace: Trace,
+    pub texts: Finished,
+    pub sites: Vec<SiteTexts>,
+    /// Name and start function.
+    pub threads: Vec<(TextAt, TextAt)>,
+    /// Executable and command line.
+    pub processes: Vec<(TextAt, TextAt)>,
+    /// Module of each location; function and file of each of its frames.
+    pub locations: Vec<(TextAt, Box<[(TextAt, TextAt)]>)>,
+    pub kinds: [TextAt; ObjectKind::ALL.len()],
+    whole: [TextAt; 3],
+}
+
+/// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder.
+///
+/// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY; `*trace` is `{0}` then.
+///
+/// # Safety
+/// `path` is null or a text that ends with a zero byte; `trace` is null or good for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_trace_open(path: *const c_char, trace: *mut TraceHandle) -> c_int {
+    guarded(|| {
+        // SAFETY: by this function's contract.
+        unsafe { put(trace, TraceHandle::default(), "trace")? };
+        if path.is_null() {
+            return Err(failure(NUMAPILOT_BAD_ARGUMENT, "path is null"));
+        }
+        // SAFETY: not null, so a text.
+        let path = unsafe { CStr::from_ptr(path) };
+        let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes()));
+        let opened = OpenTrace::new(Trace::open(path).map_err(|error| cannot_open(path, &error))?);
+        let Ok(handle) = OPEN.open(opened) else {
+            return Err(failure(NUMAPILOT_TOO_MANY, format!("{TRACES} traces are open; close some")));
+        };
+        // SAFETY: as above.
+        unsafe { put(trace, TraceHandle { handle }, "trace") }
+    })
+}
+
+/// Closes a trace. Texts and rows of it are gone; flows that are open keep what they need and go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_trace_close(trace: TraceHandle) -> c_int {
+    guarded(|| OPEN.close(trace.handle).map_err(|error| bad_handle("trace", error)))
+}
+
+/// What the trace is as a whole.
+///
+/// # Safety
+/// `info` is null or points to a struct whose `type_size` is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_trace_info(trace: TraceHandle, info: *mut TraceInfo) -> c_int {
+    guarded(|| {
+        let open = opened(trace)?;
+        // SAFETY: by this function's contract.
+        unsafe { fill(info, open.info(), "info") }
+    })
+}
+
+// SAFETY: `repr(C)`, a size in front, and numbers and pointers take any bytes.
+unsafe impl Versioned for TraceInfo {
+    const LEAST: usize = size_of::<TraceInfo>();
+    fn set_size(&mut self, bytes: usize) {
+        self.type_size = bytes;
+    }
+}
+
+/// The trace behind a handle, for as long as it is held.
+pub(crate) fn opened(trace: TraceHandle) -> Result<Held<OpenTrace>, Failure> {
+    OPEN.get(trace.handle).map_err(|error| bad_handle("trace", error))
+}
+
+pub(crate) fn bad_handle(what: &str, error: BadHandle) -> Failure {
+    let why = match error {
+        BadHandle::Unknown => "is no handle of that kind",
+        BadHandle::Closed => "was closed before",
+    };
+    failure(NUMAPILOT_BAD_HANDLE, format!("the {what} {why}"))
+}
+
+fn cannot_open(path: &Path, error: &FlowError) -> Failure {
+    let code = match error {
+        _ if !path.exists() => NUMAPILOT_IO,
+        FlowError::Worker(_) => NUMAPILOT_INTERNAL,
+        _ => NUMAPILOT_BAD_TRACE,
+    };
+    failure(code, error.to_string())
+}
+
+impl OpenTrace {
+    fn new(trace: Trace) -> OpenTrace {
+        let mut texts = Texts::default();
+        let mut pair = |a: &str, b: &str| (texts.add(a), texts.add(b));
+        let threads = trace.threads().iter().map(|thread| pair(&thread.name, &thread.start_function)).collect();
+        let processes =
+            trace.processes().iter().map(|process| pair(&process.exe, &process.arguments.join(" "))).collect();
+        let sites = trace.sites().iter().map(|site| SiteTexts {
+            name: texts.add(&site.name),
+            function: texts.add(&site.function),
+            file: texts.add(&site.file),
+            module: texts.add(&site.module),
+        });
+        let sites = sites.collect();
+        let mut locations = Vec::with_capacity(trace.locations().len());
+        for location in trace.locations() {
+            let module = texts.add(&location.module);
+            let frames = location.frames.iter().map(|frame| (texts.add(&frame.function), texts.add(&frame.file)));
+            locations.push((module, frames.collect()));
+        }
+        let kinds = ObjectKind::ALL.map(|kind| texts.add(kind.word()));
+        let meta = trace.meta();
+        let whole = [meta.engine.clone(), meta.command.join(" "), meta.machine_name.clone()].map(|text| texts.add(&text));
+        OpenTrace { texts: texts.finish(), sites, threads, processes, locations, kinds, whole, trace }
+    }
+
+    fn info(&self) -> TraceInfo {
+        let trace = &self.trace;
+        let losses = trace.losses();
+        let [engine, command, machine] = self.whole.map(|at| self.texts.pointer(at));
+        TraceInfo {
+            type_size: 0,
+            accesses: trace.accesses().len() as u64,
+            objects: trace.objects().len() as u64,
+            sites: trace.sites().len() as u64,
+            threads: trace.threads().len() as u64,
+            processes: trace.processes().len() as u64,
+            stacks: trace.stack_count() as u64,
+            locations: trace.locations().len() as u64,
+            duration_ns: trace.meta().duration_ns,
+            line_sampling: trace.line_sampling(),
+            lost: losses.ring_full + losses.no_slot + losses.stopped,
+            is_simulated: u32::from(trace.meta().simulated),
+            holds_faults: u32::from(trace.holds_faults()),
+            engine,
+            command,
+            machine,
+        }
+    }
+}
