@@ -147,7 +147,12 @@ unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSc
     unsafe {
         answer(&mut *(*stream).private_data.cast::<Stream>(), || {
             let children = COLUMNS.iter().map(|&(name, is_nullable, column)| {
-                Box::into_raw(Box::new(schema(column.format(), name, if is_nullable { NULLABLE } else { 0 }, Vec::new())))
+                Box::into_raw(Box::new(schema(
+                    column.format(),
+                    name,
+                    if is_nullable { NULLABLE } else { 0 },
+                    Vec::new(),
+                )))
             });
             ptr::write_unaligned(out, schema(c"+s", c"", 0, children.collect()));
         })
@@ -261,7 +266,8 @@ fn array(
     release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
 ) -> ArrowArray {
     let buffers: Vec<Option<Vec<u64>>> = buffers.into_iter().map(|buffer| buffer.map(|bytes| words(&bytes))).collect();
-    let pointers = buffers.iter().map(|buffer| buffer.as_ref().map_or(ptr::null(), |words| words.as_ptr().cast())).collect();
+    let pointers =
+        buffers.iter().map(|buffer| buffer.as_ref().map_or(ptr::null(), |words| words.as_ptr().cast())).collect();
     let mut owned = Box::new(Owned { _buffers: buffers, pointers, children });
     ArrowArray {
         length: length as i64,

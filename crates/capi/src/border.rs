@@ -142,7 +142,10 @@ pub(crate) unsafe fn take<T: Versioned>(from: *const T, defaults: T, name: &str)
     // SAFETY: the caller says that so many bytes are there.
     let more = (size_of::<T>()..theirs).any(|at| unsafe { from.cast::<u8>().add(at).read() } != 0);
     if more {
-        return Err(failure(NUMAPILOT_BAD_ARGUMENT, format!("{name} asks for something that this version of libnumapilot does not know")));
+        return Err(failure(
+            NUMAPILOT_BAD_ARGUMENT,
+            format!("{name} asks for something that this version of libnumapilot does not know"),
+        ));
     }
     Ok(value)
 }

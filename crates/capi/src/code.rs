@@ -41,7 +41,12 @@ unsafe impl Versioned for FrameRow {
 /// # Safety
 /// `frame` is null or points to a struct whose `type_size` is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn numapilot_frame_at(trace: TraceHandle, location: u32, depth: usize, frame: *mut FrameRow) -> c_int {
+pub unsafe extern "C" fn numapilot_frame_at(
+    trace: TraceHandle,
+    location: u32,
+    depth: usize,
+    frame: *mut FrameRow,
+) -> c_int {
     guarded(|| {
         let open = opened(trace)?;
         let none = || failure(NUMAPILOT_NOT_FOUND, format!("location {location} has no frame {depth}"));

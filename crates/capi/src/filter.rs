@@ -127,7 +127,10 @@ pub(crate) unsafe fn filter_of(trace: &Trace, filter: *const FilterRow) -> Resul
     let row = unsafe { take(filter, FilterRow::ALL, "filter")? };
     let known = 2 * Condition::Remote as u32 - 1;
     if row.conditions & !known != 0 || row.reserved != [0; 2] {
-        return Err(failure(NUMAPILOT_BAD_ARGUMENT, "the filter has conditions that this version of libnumapilot does not know"));
+        return Err(failure(
+            NUMAPILOT_BAD_ARGUMENT,
+            "the filter has conditions that this version of libnumapilot does not know",
+        ));
     }
     let is = |condition: Condition| row.conditions & condition as u32 != 0;
     let bounded = |condition: Condition, what: &str, number: u32, count: usize| match is(condition) {

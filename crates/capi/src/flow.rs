@@ -123,7 +123,11 @@ impl Path {
 /// # Safety
 /// `filter` is null or points to a struct whose `type_size` is set; `flow` is null or good for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn numapilot_flow_open(trace: TraceHandle, filter: *const FilterRow, flow: *mut FlowHandle) -> c_int {
+pub unsafe extern "C" fn numapilot_flow_open(
+    trace: TraceHandle,
+    filter: *const FilterRow,
+    flow: *mut FlowHandle,
+) -> c_int {
     guarded(|| {
         // SAFETY: by this function's contract.
         unsafe { put(flow, FlowHandle::default(), "flow")? };
@@ -156,7 +160,10 @@ pub unsafe extern "C" fn numapilot_flow_next(
         // SAFETY: by this function's contract.
         unsafe { put(count, 0, "count")? };
         if row_size != size_of::<AccessRow>() || rows.is_null() || !rows.is_aligned() {
-            let why = format!("rows must be aligned and not null, and row_size sizeof(struct numapilot_access), {}", size_of::<AccessRow>());
+            let why = format!(
+                "rows must be aligned and not null, and row_size sizeof(struct numapilot_access), {}",
+                size_of::<AccessRow>()
+            );
             return Err(failure(NUMAPILOT_BAD_ARGUMENT, why));
         }
         let found = open_flow(flow)?;
@@ -164,12 +171,16 @@ pub unsafe extern "C" fn numapilot_flow_next(
         // SAFETY: `turn` says that this thread alone has it.
         let next = unsafe { &mut *found.next.get() };
         let mut written = 0;
-        found.walk(next, |row| {
-            // SAFETY: `written` stays below `capacity`, for which `rows` is good.
-            unsafe { rows.add(written).write(row) };
-            written += 1;
-            written < capacity
-        }, capacity);
+        found.walk(
+            next,
+            |row| {
+                // SAFETY: `written` stays below `capacity`, for which `rows` is good.
+                unsafe { rows.add(written).write(row) };
+                written += 1;
+                written < capacity
+            },
+            capacity,
+        );
         drop(turn);
         // SAFETY: as above.
         unsafe { put(count, written, "count") }

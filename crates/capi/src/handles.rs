@@ -55,7 +55,9 @@ impl<T: Sync + Send, const SLOTS: usize> Table<T, SLOTS> {
             let slot = &self.slots[index];
             let state = slot.state.load(Ordering::Relaxed);
             let is_free = state & (OPEN | TAKEN | USERS) == 0;
-            if !is_free || slot.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            if !is_free
+                || slot.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err()
+            {
                 continue;
             }
             // Never 0, so that a zeroed handle is none.

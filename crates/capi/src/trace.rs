@@ -68,6 +68,9 @@ pub(crate) struct SiteTexts {
     pub module: TextAt,
 }
 
+/// Module of a location; function and file of each of its frames.
+type LocationTexts = (TextAt, Box<[(TextAt, TextAt)]>);
+
 pub(crate) struct OpenTrace {
     pub trace: Trace,
     pub texts: Finished,
@@ -77,7 +80,7 @@ pub(crate) struct OpenTrace {
     /// Executable and command line.
     pub processes: Vec<(TextAt, TextAt)>,
     /// Module of each location; function and file of each of its frames.
-    pub locations: Vec<(TextAt, Box<[(TextAt, TextAt)]>)>,
+    pub locations: Vec<LocationTexts>,
     pub kinds: [TextAt; ObjectKind::ALL.len()],
     whole: [TextAt; 3],
 }
@@ -179,7 +182,8 @@ impl OpenTrace {
         }
         let kinds = ObjectKind::ALL.map(|kind| texts.add(kind.word()));
         let meta = trace.meta();
-        let whole = [meta.engine.clone(), meta.command.join(" "), meta.machine_name.clone()].map(|text| texts.add(&text));
+        let whole =
+            [meta.engine.clone(), meta.command.join(" "), meta.machine_name.clone()].map(|text| texts.add(&text));
         OpenTrace { texts: texts.finish(), sites, threads, processes, locations, kinds, whole, trace }
     }
 

@@ -21,7 +21,8 @@ fn scratch() -> &'static Path {
 
 fn must(command: &mut Command) -> String {
     let output = command.output();
-    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error} (install the packages of `tools/setup test`)"));
+    let output =
+        output.unwrap_or_else(|error| panic!("{command:?}: {error} (install the packages of `tools/setup test`)"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -120,7 +121,11 @@ fn rows_of(trace: &Trace) -> String {
         let remote = access.is_remote().map_or(0, |is_remote| if is_remote { 8 } else { 16 });
         let flags = u8::from(access.is_write) + 2 * u8::from(access.is_atomic) + 4 * u8::from(access.is_range) + remote;
         let (row, time, thread, weight) = (access.row, access.time.0, access.thread.0, access.weight);
-        let _ = writeln!(out, "access {row} {time} {thread} {:x} {object} {here} {home} {flags} {weight}", access.address.0);
+        let _ = writeln!(
+            out,
+            "access {row} {time} {thread} {:x} {object} {here} {home} {flags} {weight}",
+            access.address.0
+        );
     }
     out
 }
@@ -134,7 +139,9 @@ fn memprofs_example_gives_what_a_straight_computation_gives() {
         // Over all rows by object, with no flow: the last access to it, whoever made it.
         let (mut last, mut sum, mut count) = (None, 0u64, 0u64);
         for access in trace.accesses().filter(|access| access.object == Some(object.id)) {
-            if let Some((thread, time)) = last.replace((access.thread, access.time.0)).filter(|(thread, _)| *thread != access.thread) {
+            if let Some((thread, time)) =
+                last.replace((access.thread, access.time.0)).filter(|(thread, _)| *thread != access.thread)
+            {
                 let _: numapilot_trace::ids::ThreadIndex = thread;
                 sum += access.time.0 - time;
                 count += 1;

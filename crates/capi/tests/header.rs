@@ -5,7 +5,8 @@ use std::path::Path;
 
 use cbindgen::{Builder, Config, DocumentationStyle, EnumConfig, ExportConfig, Language, RenameRule, Style};
 
-const SOURCES: &[&str] = &["border.rs", "trace.rs", "rows.rs", "code.rs", "filter.rs", "flow.rs", "statistics.rs", "arrow.rs"];
+const SOURCES: &[&str] =
+    &["border.rs", "trace.rs", "rows.rs", "code.rs", "filter.rs", "flow.rs", "statistics.rs", "arrow.rs"];
 const NAMES: &[(&str, &str)] = &[
     ("TraceHandle", "numapilot_trace"),
     ("FlowHandle", "numapilot_flow"),
@@ -49,7 +50,9 @@ fn made() -> String {
         enumeration: EnumConfig { rename_variants: RenameRule::QualifiedScreamingSnakeCase, ..EnumConfig::default() },
         ..Config::default()
     };
-    let builder = SOURCES.iter().fold(Builder::new().with_config(config), |builder, name| builder.with_src(crate_root.join("src").join(name)));
+    let builder = SOURCES
+        .iter()
+        .fold(Builder::new().with_config(config), |builder, name| builder.with_src(crate_root.join("src").join(name)));
     let mut text = Vec::new();
     builder.generate().expect("the sources are read").write(&mut text);
     String::from_utf8(text).expect("UTF-8")
@@ -63,5 +66,8 @@ fn the_header_is_what_the_sources_make_of_it() {
         fs::write(&path, &made).expect("written");
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "include/numapilot.h is out of date: NUMAPILOT_WRITE_HEADER=1 cargo test -p numapilot-capi --test header");
+    assert!(
+        kept == made,
+        "include/numapilot.h is out of date: NUMAPILOT_WRITE_HEADER=1 cargo test -p numapilot-capi --test header"
+    );
 }

@@ -169,7 +169,8 @@ fn bytes(text: &str) -> Result<u64, String> {
     };
     let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
     let bytes = number * (1_u64 << shift) as f64;
-    (bytes >= 1.0 && bytes < 1e18)
+    (1.0..1e18)
+        .contains(&bytes)
         .then_some(bytes as u64)
         .ok_or_else(|| "it must be 1 byte or more, and below 1e18".to_owned())
 }
