@@ -29,7 +29,7 @@ static void of_object(numapilot_trace trace, uint32_t number) {
 
 int main(int argc, char **argv) {
     numapilot_trace trace;
-    numapilot_trace_info info = {.type_size = sizeof info};
+    numapilot_info info = {.type_size = sizeof info};
     if (argc != 2 || numapilot_trace_open(argv[1], &trace) != NUMAPILOT_OK || numapilot_trace_info(trace, &info) != NUMAPILOT_OK) {
         fprintf(stderr, "handover: %s\n", argc == 2 ? numapilot_message() : "usage: handover TRACE");
         return 1;

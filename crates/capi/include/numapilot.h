@@ -24,6 +24,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 /* The Arrow C data and stream interfaces (arrow.apache.org/docs/format/CDataInterface.html), as every header that has them defines them. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
@@ -170,8 +171,8 @@ typedef struct numapilot_trace {
 } numapilot_trace;
 
 // What a trace is as a whole. Texts stay until the trace is closed.
-typedef struct numapilot_trace_info {
-  // Set to sizeof(struct numapilot_trace_info).
+typedef struct numapilot_info {
+  // Set to sizeof(struct numapilot_info).
   size_t type_size;
   // Sampled accesses.
   uint64_t accesses;
@@ -203,7 +204,7 @@ typedef struct numapilot_trace_info {
   const char *command;
   // Name of the machine.
   const char *machine;
-} numapilot_trace_info;
+} numapilot_info;
 
 // An object instance, with what it shares with others of its site.
 typedef struct numapilot_object {
@@ -485,7 +486,7 @@ int numapilot_trace_close(struct numapilot_trace trace);
 //
 // # Safety
 // `info` is null or points to a struct whose `type_size` is set.
-int numapilot_trace_info(struct numapilot_trace trace, struct numapilot_trace_info *info);
+int numapilot_trace_info(struct numapilot_trace trace, struct numapilot_info *info);
 
 // Object number `object`, from 0 up to the trace's `objects`.
 //
@@ -581,6 +582,12 @@ typedef struct numapilot_batch {
   numapilot_access rows[128];
 } numapilot_batch;
 
+static inline numapilot_batch numapilot_batch_start(void) {
+  numapilot_batch batch;
+  memset(&batch, 0, sizeof batch);
+  return batch;
+}
+
 static inline const numapilot_access *numapilot_batch_next(numapilot_batch *batch, numapilot_flow flow) {
   if (batch->at == batch->count) {
     batch->at = batch->count = 0;
@@ -593,6 +600,6 @@ static inline const numapilot_access *numapilot_batch_next(numapilot_batch *batc
 /* Walks a flow from where it is to its end: `access` is a const numapilot_access * that is good until the next turn. Ends early, too, when the
  * flow cannot be used; where that matters, call numapilot_batch_next() in a loop of your own and look at `code`. */
 #define numapilot_foreach(flow, access)                                                                                  \
-  for (numapilot_batch numapilot_batch_of_##access = {0, 0, 0, {{0}}}, *numapilot_once_##access = &numapilot_batch_of_##access; \
+  for (numapilot_batch numapilot_batch_of_##access = numapilot_batch_start(), *numapilot_once_##access = &numapilot_batch_of_##access; \
        numapilot_once_##access; numapilot_once_##access = NULL)                                                          \
     for (const numapilot_access *access; (access = numapilot_batch_next(numapilot_once_##access, flow)) != NULL;)

@@ -25,7 +25,7 @@ pub struct TraceHandle {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TraceInfo {
-    /// Set to sizeof(struct numapilot_trace_info).
+    /// Set to sizeof(struct numapilot_info).
     pub type_size: usize,
     /// Sampled accesses.
     pub accesses: u64,

@@ -10,7 +10,7 @@ const SOURCES: &[&str] =
 const NAMES: &[(&str, &str)] = &[
     ("TraceHandle", "numapilot_trace"),
     ("FlowHandle", "numapilot_flow"),
-    ("TraceInfo", "numapilot_trace_info"),
+    ("TraceInfo", "numapilot_info"),
     ("ObjectRow", "numapilot_object"),
     ("SiteRow", "numapilot_site"),
     ("ThreadRow", "numapilot_thread"),
@@ -37,7 +37,7 @@ fn made() -> String {
         trailer: Some(part("tail.h.in").trim_end().to_owned()),
         include_guard: Some("NUMAPILOT_H".to_owned()),
         no_includes: true,
-        sys_includes: vec!["stddef.h".to_owned(), "stdint.h".to_owned()],
+        sys_includes: ["stddef.h", "stdint.h", "string.h"].map(str::to_owned).to_vec(),
         documentation_style: DocumentationStyle::C99,
         line_length: 150,
         usize_is_size_t: true,

@@ -121,7 +121,7 @@ fn recordings_of_perf_become_traces() {
         assert_eq!(import["page_faults"], import["accesses"], "{name}: every page fault has an address");
         assert_eq!(meta["command"][0], "sh", "{name}");
         assert!(meta["host"]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("6.")), "{name}");
-        assert_eq!(report["recording"]["process_count"], 2, "{name}: a shell and its child");
+        assert_eq!(report["recording"]["process_count"], 3, "{name}: a shell, its fork, and what that became by exec");
         assert!(
             meta["duration_ns"].as_u64().is_some_and(|ns| ns > 0 && ns < 10_000_000_000),
             "{name}: {}",

@@ -100,7 +100,7 @@ fn a_dry_run_tells_and_moves_nothing() {
     let folder = scratch();
     let fast =
         "echo 1 > /proc/sys/kernel/numa_balancing; echo 200 > /sys/kernel/debug/sched/numa_balancing/scan_delay_ms; ";
-    let script = fast.to_owned() + &balanced("dry", "shared", 3, "--policy carrefour:gate=1 --dry-run --json");
+    let script = fast.to_owned() + &balanced("dry", "shared", 8, "--policy pilot --dry-run --json");
     let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
     let events = output.split("END\n").nth(1).expect("events").lines().filter(|line| line.starts_with('{'));
     let events: Vec<Value> = events.map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
@@ -52,6 +53,8 @@ impl Session {
         let mut command = Command::new(BINARY);
         command.arg("top").args(arguments).env("TERM", "xterm-256color").env_remove("NO_COLOR");
         command.envs(environment.iter().copied()).stdin(side()).stdout(side()).stderr(side());
+        // A group of its own, whose parent is in another one: SIGTSTP stops nobody in a group that no shell looks after, such as a build server's.
+        command.process_group(0);
         let began = Instant::now();
         let child = command.spawn().expect("the program starts");
         let mut reader = File::from(ours.try_clone().expect("a descriptor"));

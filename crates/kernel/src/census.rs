@@ -101,7 +101,8 @@ mod tests {
         let pid = std::process::id();
         let found = residents(pid).unwrap();
         assert!(found.iter().any(|range| range.start <= start && start < range.end && range.resident_bytes > 0));
-        assert_eq!(found.len(), mappings(pid).unwrap().len());
+        // Other tests map and unmap meanwhile: the two lists need not be of one moment.
+        assert!(found.is_sorted_by_key(|range| range.start));
         let mut pages = Vec::new();
         present(&mut PageMap::open(pid).unwrap(), start, start + bytes / 2, &mut |some| pages.extend_from_slice(some))
             .unwrap();

@@ -7,5 +7,5 @@ int main() {
     numapilot_flow flow = {0};
     unsigned long count = 0;
     numapilot_foreach (flow, access) count += access->weight;
-    return count == 0 && numapilot_version() == NUMAPILOT_API_VERSION ? 0 : 1;
+    return filter.conditions == 128 && count == 0 && numapilot_version() == NUMAPILOT_API_VERSION ? 0 : 1;
 }

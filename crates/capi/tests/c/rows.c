@@ -13,7 +13,7 @@ static void must(int code) {
 
 int main(int argc, char **argv) {
     numapilot_trace trace;
-    numapilot_trace_info info = {.type_size = sizeof info};
+    numapilot_info info = {.type_size = sizeof info};
     if (argc != 2) return 2;
     must(numapilot_trace_open(argv[1], &trace));
     must(numapilot_trace_info(trace, &info));
