@@ -116,6 +116,20 @@ pub(crate) unsafe trait Versioned: Copy {
     fn set_size(&mut self, bytes: usize);
 }
 
+/// Structs that are `repr(C)`, have a `type_size: usize` in front, and take any bytes in their other fields.
+macro_rules! versioned {
+    ($($row:ty),*) => {$(
+        // SAFETY: whoever names a struct here says so (above).
+        unsafe impl $crate::border::Versioned for $row {
+            const LEAST: usize = size_of::<$row>();
+            fn set_size(&mut self, bytes: usize) {
+                self.type_size = bytes;
+            }
+        }
+    )*};
+}
+pub(crate) use versioned;
+
 /// Fills the caller's struct: as much of it as both sides know.
 ///
 /// # Safety

@@ -28,13 +28,7 @@ pub struct FrameRow {
     pub is_inlined: u32,
 }
 
-// SAFETY: `repr(C)`, a size in front, and numbers and pointers take any bytes.
-unsafe impl Versioned for FrameRow {
-    const LEAST: usize = size_of::<FrameRow>();
-    fn set_size(&mut self, bytes: usize) {
-        self.type_size = bytes;
-    }
-}
+versioned!(FrameRow);
 
 /// Functions at a code address: number `depth`, from 0 (the innermost inlined one) up to the one that has the code. NUMAPILOT_NOT_FOUND beyond.
 ///

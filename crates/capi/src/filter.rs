@@ -88,13 +88,7 @@ pub enum Kind {
     Unknown = 8,
 }
 
-// SAFETY: `repr(C)`, a size in front, and numbers take any bytes.
-unsafe impl Versioned for FilterRow {
-    const LEAST: usize = size_of::<FilterRow>();
-    fn set_size(&mut self, bytes: usize) {
-        self.type_size = bytes;
-    }
-}
+versioned!(FilterRow);
 
 impl FilterRow {
     const ALL: FilterRow = FilterRow {

@@ -152,17 +152,6 @@ pub struct ProcessRow {
     pub command: *const c_char,
 }
 
-macro_rules! versioned {
-    ($($row:ty),*) => {$(
-        // SAFETY: `repr(C)`, a size in front, and numbers and pointers take any bytes.
-        unsafe impl Versioned for $row {
-            const LEAST: usize = size_of::<$row>();
-            fn set_size(&mut self, bytes: usize) {
-                self.type_size = bytes;
-            }
-        }
-    )*};
-}
 versioned!(ObjectRow, SiteRow, ThreadRow, ProcessRow);
 
 /// Object number `object`, from 0 up to the trace's `objects`.

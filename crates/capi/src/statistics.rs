@@ -42,13 +42,7 @@ pub struct StatisticsRow {
     pub share: EstimateRow,
 }
 
-// SAFETY: `repr(C)`, a size in front, and numbers take any bytes.
-unsafe impl Versioned for StatisticsRow {
-    const LEAST: usize = size_of::<StatisticsRow>();
-    fn set_size(&mut self, bytes: usize) {
-        self.type_size = bytes;
-    }
-}
+versioned!(StatisticsRow);
 
 impl From<Estimate> for EstimateRow {
     fn from(estimate: Estimate) -> EstimateRow {

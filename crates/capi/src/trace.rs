@@ -130,13 +130,7 @@ pub unsafe extern "C" fn numapilot_trace_info(trace: TraceHandle, info: *mut Tra
     })
 }
 
-// SAFETY: `repr(C)`, a size in front, and numbers and pointers take any bytes.
-unsafe impl Versioned for TraceInfo {
-    const LEAST: usize = size_of::<TraceInfo>();
-    fn set_size(&mut self, bytes: usize) {
-        self.type_size = bytes;
-    }
-}
+versioned!(TraceInfo);
 
 /// The trace behind a handle, for as long as it is held.
 pub(crate) fn opened(trace: TraceHandle) -> Result<Held<OpenTrace>, Failure> {

@@ -2,34 +2,22 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use numapilot_kernel::task;
 use numapilot_pilot::event::Target;
 
 use crate::control::authority::ProcessFacts;
 
-/// Name and start (clock ticks since boot) of a process or thread, from `stat` in this folder of /proc; `None`: it is gone.
-fn stamp(folder: &str) -> Option<(String, u64)> {
-    let text = std::fs::read(format!("{folder}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything, parentheses too.
-    let open = text.iter().position(|&byte| byte == b'(')?;
-    let close = text.iter().rposition(|&byte| byte == b')')?;
-    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
-    // Field 22; the first after the name is field 3.
-    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-    let start = rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
-    Some((name, start))
-}
-
 /// When a thread started, in clock ticks since boot; `None`: it is gone.
 #[must_use]
 pub(crate) fn start_of_thread(pid: u32, tid: u32) -> Option<u64> {
-    stamp(&format!("/proc/{pid}/task/{tid}")).map(|(_, start)| start)
+    task::stat_of_thread(pid, tid).ok().map(|stat| stat.start_ticks)
 }
 
 /// What the kernel says of a process; `None`: there is none. Read twice around the users, so that a number that changes hands in between is noticed.
 #[must_use]
 pub fn process(pid: u32) -> Option<ProcessFacts> {
     let folder = format!("/proc/{pid}");
-    let before = stamp(&folder)?;
+    let before = task::stat(pid).ok()?.start_ticks;
     let owner = std::fs::metadata(&folder).ok()?.uid();
     let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -39,9 +27,9 @@ pub fn process(pid: u32) -> Option<ProcessFacts> {
     }
     let mut uids = field("Uid:")?.split_ascii_whitespace().map(str::parse::<u32>);
     let uids: [u32; 4] = [uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?, uids.next()?.ok()?];
-    let after = stamp(&folder)?;
-    let target = Target { pid, start_ticks: after.1, uid: uids[0], name: after.0 };
-    (before.1 == after.1).then_some(ProcessFacts { target, uids, owner })
+    let after = task::stat(pid).ok()?;
+    let target = Target { pid, start_ticks: after.start_ticks, uid: uids[0], name: after.name };
+    (before == after.start_ticks).then_some(ProcessFacts { target, uids, owner })
 }
 
 #[cfg(test)]

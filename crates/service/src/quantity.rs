@@ -8,6 +8,19 @@ use std::time::Duration;
 /// What is wrong, and what is understood.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
+    let bytes = number * unit_of_bytes(unit)?;
+    if (0.0..1e18).contains(&bytes) {
+        Ok(bytes as u64)
+    } else {
+        Err("it must be 0 bytes or more, and below 1e18".to_owned())
+    }
+}
+
+/// How many bytes a unit stands for.
+///
+/// # Errors
+/// It is none; what is understood.
+pub fn unit_of_bytes(unit: &str) -> Result<f64, String> {
     let shift = match unit {
         "" | "B" => 0,
         "K" | "KiB" | "k" => 10,
@@ -16,12 +29,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "T" | "TiB" => 40,
         other => return Err(format!("`{other}` is no unit of bytes; use K, M, G or T")),
     };
-    let bytes = number * (1_u64 << shift) as f64;
-    if (0.0..1e18).contains(&bytes) {
-        Ok(bytes as u64)
-    } else {
-        Err("it must be 0 bytes or more, and below 1e18".to_owned())
-    }
+    Ok((1_u64 << shift) as f64)
 }
 
 /// A length of time: `100ms`, `10s`, `5m`, `1h`; a number alone is seconds.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 use clap::Args;
 use numapilot_service::Address;
+use numapilot_service::quantity::unit_of_bytes;
 
 use super::LookArgs;
 
@@ -159,16 +160,9 @@ pub struct ServiceArgs {
 /// A number of bytes with K, M, G or T (powers of 1,024).
 fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" | "B" => 0,
-        "K" | "KiB" | "k" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        "T" | "TiB" => 40,
-        other => return Err(format!("`{other}` is no unit of bytes; use K, M, G or T")),
-    };
+    let unit = unit_of_bytes(&text[digits.len()..])?;
     let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
-    let bytes = number * (1_u64 << shift) as f64;
+    let bytes = number * unit;
     (1.0..1e18)
         .contains(&bytes)
         .then_some(bytes as u64)

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_kernel::{KernelError, affinity};
+use numapilot_machine::CpuId;
+
 use super::Setting;
 use crate::identity;
 
@@ -54,8 +57,8 @@ pub(super) fn numbers(list: &str) -> Option<BTreeSet<u32>> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
-/// CPUs in the masks that are given to the kernel: more than any has.
-const CPUS: usize = 8192;
+/// More CPUs than any kernel has.
+const CPUS: u32 = 8192;
 
 impl System for Live {
     fn read(&self, setting: &Setting) -> io::Result<Option<String>> {
@@ -99,26 +102,28 @@ fn file(setting: &Setting) -> PathBuf {
 }
 
 fn affinity(tid: u32) -> io::Result<Option<String>> {
-    let mut mask = [0_u64; CPUS / 64];
-    // SAFETY: the mask has as many bytes as the call is told.
-    let result = unsafe { libc::sched_getaffinity(tid.cast_signed(), CPUS / 8, mask.as_mut_ptr().cast()) };
-    if result != 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
+    match affinity::of_thread(tid) {
+        Ok(mask) => Ok(Some(mask.cpus().iter().map(ToString::to_string).collect::<Vec<_>>().join(","))),
+        Err(KernelError::Gone { .. }) => Ok(None),
+        Err(error) => Err(answer(error)),
     }
-    let cpus = (0..CPUS as u32).filter(|cpu| mask[*cpu as usize / 64] >> (cpu % 64) & 1 != 0);
-    Ok(Some(cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")))
 }
 
 fn set_affinity(tid: u32, value: &str) -> io::Result<()> {
     let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is no list of CPUs"));
-    let mut mask = [0_u64; CPUS / 64];
-    for cpu in numbers(value).ok_or_else(no_list)? {
-        *mask.get_mut(cpu as usize / 64).ok_or_else(no_list)? |= 1 << (cpu % 64);
+    let cpus = numbers(value).filter(|cpus| cpus.iter().all(|cpu| *cpu < CPUS)).ok_or_else(no_list)?;
+    affinity::set_thread(tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
+}
+
+/// The system's own answer, for those who know system calls only.
+fn answer(error: KernelError) -> io::Error {
+    match error {
+        KernelError::Gone { .. } => io::Error::from_raw_os_error(libc::ESRCH),
+        KernelError::Denied { source, .. }
+        | KernelError::Unavailable { source, .. }
+        | KernelError::Call { source, .. } => source,
+        other => io::Error::other(other),
     }
-    // SAFETY: the mask has as many bytes as the call is told.
-    let result = unsafe { libc::sched_setaffinity(tid.cast_signed(), CPUS / 8, mask.as_ptr().cast()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
