@@ -30,6 +30,26 @@ pub const CALLOUTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapil
 /// The planner: a shared object for `LD_PRELOAD` that puts a program's objects and threads where a plan says.
 pub const PLANNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-plan.so"));
 
+/// Functions that the call-outs put themselves before (`callouts_mem.c`): a program that carries them is linked with `--wrap=NAME` for each.
+pub const WRAPPED: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "mempcpy",
+    "memset",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__memset_chk",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "strlen",
+    "strcpy",
+    "strcmp",
+];
+
+/// The linker's `--dynamic-list` of an instrumented program: the entry points, for its libraries; the seam, for the tracker.
+pub const EXPORTS: &str = "{ __tsan_*; __wrap_*; Annotate*; WTFAnnotate*; numapilot_callouts; };\n";
+
 /// Names the binaries by their content: 16 hexadecimal digits.
 pub const CONTENT_HASH: &str = env!("NUMAPILOT_RUNTIME_HASH");
 

@@ -82,24 +82,11 @@ impl Lab {
         let made = Command::new(compiler).args(options).arg("-c").arg(input).arg("-o").arg(&object).output();
         check(&made.expect("a compiler"), name);
         let exports = self.path("exports.list");
-        std::fs::write(&exports, "{ __tsan_*; __wrap_*; numapilot_callouts; };").expect("written");
+        std::fs::write(&exports, numapilot_runtime::EXPORTS).expect("written");
         let program = self.path(name);
-        let wrapped = [
-            "memcpy",
-            "memmove",
-            "mempcpy",
-            "memset",
-            "__memcpy_chk",
-            "__memmove_chk",
-            "__memset_chk",
-            "memcmp",
-            "bcmp",
-        ];
-        let wrapped =
-            wrapped.iter().chain(&["memchr", "strlen", "strcpy", "strcmp"]).map(|name| format!("-Wl,--wrap={name}"));
         let linked = Command::new("gcc")
             .arg(&object)
-            .args(wrapped)
+            .args(numapilot_runtime::WRAPPED.iter().map(|name| format!("-Wl,--wrap={name}")))
             .arg(format!("-Wl,--dynamic-list={}", exports.display()))
             .args([Path::new("-Wl,--whole-archive"), &self.callouts, Path::new("-Wl,--no-whole-archive")])
             .args(["-pthread", "-ldl", "-o"])

@@ -20,7 +20,8 @@ use numapilot_watch::figures::Interval;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::counters::Scope;
-use numapilot_watch::maps::Reader;
+use numapilot_watch::maps::LastSeen;
+use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::replay;
 use numapilot_watch::replay::ReplayOptions;
 use numapilot_watch::root::Root;
@@ -107,9 +108,8 @@ fn status_of(child: &mut Child) -> Result<i32> {
 /// The live machine, and the processes whose memory is shown.
 struct Watched {
     live: Live,
-    reader: Reader,
+    seen: LastSeen,
     pids: Vec<u32>,
-    last_memory: Vec<numapilot_watch::maps::MemoryMap>,
 }
 
 impl Watched {
@@ -117,7 +117,7 @@ impl Watched {
         let machine = Machine::live()?;
         let options = LiveOptions { scope: Some(scope), ..options() };
         let live = Live::open(Root::default(), machine, &options);
-        Ok(Watched { live, reader: Reader::default(), pids: arguments.pid.clone(), last_memory: Vec::new() })
+        Ok(Watched { live, seen: LastSeen::default(), pids: arguments.pid.clone() })
     }
 
     /// Watches until it `ends`, the time is over, or a signal says so; what happened in all of it.
@@ -145,6 +145,7 @@ impl Watched {
                 out.interval(&stat)?;
                 next = Some(at + interval);
             }
+            self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
             let until = [next, limit].into_iter().flatten().map(|at| at.saturating_sub(began.elapsed())).min();
             let pause = until.unwrap_or(PATIENCE).min(PATIENCE);
             match processes.iter().find(|process| process.is_running()) {
@@ -156,14 +157,8 @@ impl Watched {
     }
 
     /// Memory of the processes; of those that have ended, as it was last seen.
-    fn memory(&mut self) -> Vec<numapilot_watch::maps::MemoryMap> {
-        let (live, reader) = (&self.live, &mut self.reader);
-        let maps: Vec<_> =
-            self.pids.iter().filter_map(|pid| reader.read(live.root(), live.machine(), *pid).ok()).collect();
-        if !maps.is_empty() {
-            self.last_memory = maps;
-        }
-        self.last_memory.clone()
+    fn memory(&mut self) -> Vec<MemoryMap> {
+        self.seen.now(self.live.root(), self.live.machine(), &self.pids)
     }
 }
 

@@ -23,22 +23,6 @@ pub const INSTRUMENT: u32 = 2;
 pub const SPREAD: u32 = 0;
 pub const PACK: u32 = 1;
 pub const NONE: u32 = 2;
-/// What the call-outs put themselves before, as the wrapper does.
-const WRAPPED: [&str; 13] = [
-    "memcpy",
-    "memmove",
-    "mempcpy",
-    "memset",
-    "__memcpy_chk",
-    "__memmove_chk",
-    "__memset_chk",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "strlen",
-    "strcpy",
-    "strcmp",
-];
 const CALL_OUTS: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16"];
 
 pub struct Bench {
@@ -97,10 +81,10 @@ impl Bench {
         let object = self.compile(compiler, &[options, CALL_OUTS, &["-c"]].concat(), source, &format!("{name}.o"));
         let program = self.dir.path().join(name);
         let exports = self.dir.path().join("exports");
-        fs::write(&exports, "{ __tsan_*; __wrap_*; numapilot_callouts; };").expect("written");
+        fs::write(&exports, numapilot_runtime::EXPORTS).expect("written");
         let output = Command::new(compiler)
             .arg(object)
-            .args(WRAPPED.map(|name| format!("-Wl,--wrap={name}")))
+            .args(numapilot_runtime::WRAPPED.iter().map(|name| format!("-Wl,--wrap={name}")))
             .args([Path::new("-Wl,--whole-archive"), &self.callouts, Path::new("-Wl,--no-whole-archive")])
             .arg(format!("-Wl,--dynamic-list={}", exports.display()))
             .args(["-pthread", "-ldl", "-o"])

@@ -137,26 +137,6 @@ pub fn command(language: Language, args: &[OsString]) -> Result<(Command, PathBu
     Ok((command, toolchain.program))
 }
 
-/// Functions that callouts_mem.c wraps. The linker renames references to them, in whatever object is linked.
-const WRAPPED: &[&str] = &[
-    "memcpy",
-    "memmove",
-    "mempcpy",
-    "memset",
-    "__memcpy_chk",
-    "__memmove_chk",
-    "__memset_chk",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "strlen",
-    "strcpy",
-    "strcmp",
-];
-
-/// What an instrumented program exports: the entry points, for its libraries; the seam, for the tracker.
-const EXPORTS: &str = "{ __tsan_*; __wrap_*; Annotate*; WTFAnnotate*; numapilot_callouts; };\n";
-
 /// Appended to the options of gcc's compilers proper. The driver itself must not see `-fsanitize=thread`, or it links libtsan.
 const GCC_SPECS: &str = "*cc1_options:\n+ -fsanitize=thread";
 
@@ -173,7 +153,7 @@ impl Support {
         let specs = gcc_specs(toolchain);
         let name = if toolchain.has_entry_exit_param { "gcc.specs" } else { "gcc-10.specs" };
         Ok(Support {
-            exports: write_beside(&archive, "exports.list", EXPORTS)?,
+            exports: write_beside(&archive, "exports.list", numapilot_runtime::EXPORTS)?,
             specs: write_beside(&archive, name, &specs)?,
             archive,
         })
@@ -245,7 +225,7 @@ fn link_flags(invocation: &Invocation, support: &Support) -> Vec<OsString> {
     let mut flags: Vec<OsString> = Vec::new();
     // -Xlinker takes paths with commas, -Wl does not.
     let mut linker = |word: OsString| flags.extend([OsString::from("-Xlinker"), word]);
-    for name in WRAPPED {
+    for name in numapilot_runtime::WRAPPED {
         linker(format!("--wrap={name}").into());
     }
     if !invocation.shared {

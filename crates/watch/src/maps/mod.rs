@@ -7,6 +7,7 @@
 mod area;
 mod csv;
 mod json;
+mod last_seen;
 mod numastat;
 mod object;
 mod text;
@@ -17,6 +18,7 @@ pub use csv::csv;
 pub use csv::csv_heading;
 pub(crate) use csv::quoted;
 pub use json::json;
+pub use last_seen::LastSeen;
 pub use numastat::NUMASTAT_KINDS;
 pub use object::Key;
 pub use object::Object;

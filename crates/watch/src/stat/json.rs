@@ -70,6 +70,6 @@ fn memory(map: &MemoryMap) -> Value {
     let kinds: Map<String, Value> = kinds.map(|(kind, row)| (kind.to_lowercase(), by_node(&row).into())).collect();
     json!({
         "pid": map.pid, "name": map.name, "bytes_by_node": by_node(&map.bytes_by_node()), "by_kind": kinds,
-        "far_bytes": map.far_bytes(),
+        "far_bytes": map.far_bytes(), "notes": map.notes,
     })
 }

@@ -184,7 +184,8 @@ fn memory(map: &MemoryMap, look: Look) -> String {
         table.row(cells(kind, row));
     }
     table.row(cells("Total", &map.bytes_by_node()));
-    table.render(look, 0)
+    let notes: String = map.notes.iter().map(|note| format!("{note}\n")).collect();
+    table.render(look, 0) + &notes
 }
 
 /// A figure by its name: clocks are nanoseconds, metrics have their own units, the rest are counts.

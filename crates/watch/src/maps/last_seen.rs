@@ -1,0 +1,105 @@
+//! Memory of processes that end while they are watched: a process that has ended has none, so it is looked at while it runs.
+//!
+//! The kernel walks a process's page tables for `numa_maps`, holding its memory map meanwhile. A look that takes long is therefore followed by a longer pause
+//! ([`PAUSE_PER_LOOK`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::Machine;
+
+use super::MemoryMap;
+use super::Reader;
+use crate::root::Root;
+
+/// Time between two looks, in times that a look takes: watching costs 1 % of the time at most.
+const PAUSE_PER_LOOK: u32 = 100;
+/// Time between two looks at least.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The last look at each process that had memory then.
+#[derive(Debug)]
+pub struct LastSeen {
+    reader: Reader,
+    began: Instant,
+    seen: BTreeMap<u32, (Duration, MemoryMap)>,
+    due: Duration,
+}
+
+impl Default for LastSeen {
+    fn default() -> LastSeen {
+        LastSeen { reader: Reader::default(), began: Instant::now(), seen: BTreeMap::new(), due: Duration::ZERO }
+    }
+}
+
+impl LastSeen {
+    /// Looks if the last look is long enough ago.
+    pub fn look_if_due(&mut self, root: &Root, machine: &Machine, pids: &[u32]) {
+        if self.began.elapsed() >= self.due {
+            self.look(root, machine, pids);
+        }
+    }
+
+    /// Memory of the processes now; of one that has ended, as it was last seen, and a note that says when that was.
+    pub fn now(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Vec<MemoryMap> {
+        let looked_at = self.look(root, machine, pids);
+        let told = |(at, map): &(Duration, MemoryMap)| {
+            let mut map = map.clone();
+            if *at < looked_at {
+                map.notes.push(format!("As last seen, {:.3} s after watching began.", at.as_secs_f64()));
+            }
+            map
+        };
+        pids.iter().filter_map(|pid| self.seen.get(pid)).map(told).collect()
+    }
+
+    fn look(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Duration {
+        let at = self.began.elapsed();
+        for &pid in pids {
+            // One that is ending has no memory any more, and is no error yet.
+            if let Ok(map) = self.reader.read(root, machine, pid)
+                && (!map.areas.is_empty() || !self.seen.contains_key(&pid))
+            {
+                self.seen.insert(pid, (at, map));
+            }
+        }
+        let now = self.began.elapsed();
+        self.due = now + ((now - at) * PAUSE_PER_LOOK).max(PAUSE_MIN);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A process that ends under our eyes.
+
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_told_as_it_was_last_seen() {
+        let (root, machine) = (Root::default(), Machine::live().unwrap());
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pids = [child.id()];
+        let mut seen = LastSeen::default();
+        // Until the kernel has put the program in place of this one's copy.
+        while seen.now(&root, &machine, &pids).first().is_none_or(|map| map.name != "sleep") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let running = seen.now(&root, &machine, &pids);
+        assert!(running[0].notes.is_empty(), "{:?}", running[0].notes);
+        let bytes: u64 = running[0].bytes_by_node().iter().sum();
+        assert!(bytes > 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ended = seen.now(&root, &machine, &pids);
+        assert_eq!(ended[0].bytes_by_node().iter().sum::<u64>(), bytes);
+        assert!(ended[0].notes.iter().any(|note| note.contains("As last seen")), "{:?}", ended[0].notes);
+        seen.due = Duration::ZERO;
+        seen.look_if_due(&root, &machine, &pids);
+        assert!(seen.due >= PAUSE_MIN);
+    }
+}
