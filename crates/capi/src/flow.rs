@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use numapilot_flows::{AccessRef, Filter};
+use numapilot_flows::{AccessRef, Cursor};
 
 use crate::border::*;
 use crate::filter::{FilterRow, filter_of};
@@ -82,40 +82,12 @@ pub enum AccessFlag {
 /// Where a flow is. Only whoever holds `is_busy` may look at `next`.
 pub(crate) struct Flow {
     trace: Held<OpenTrace>,
-    filter: Option<Filter>,
-    path: Path,
     is_busy: AtomicBool,
-    next: UnsafeCell<usize>,
+    next: UnsafeCell<Cursor>,
 }
 
 // SAFETY: `next` is only touched by the thread that has set `is_busy`; everything else is read only.
 unsafe impl Sync for Flow {}
-
-/// Which rows to walk.
-#[derive(Clone, Copy)]
-pub(crate) enum Path {
-    All,
-    Thread(numapilot_trace::ids::ThreadIndex),
-    Object(numapilot_trace::ids::ObjectId),
-}
-
-impl Path {
-    /// The shortest that holds all that the filter lets pass, and what is left to check.
-    pub fn of(mut filter: Filter) -> (Path, Option<Filter>) {
-        let path = match (filter.object, filter.thread) {
-            (Some(object), _) => {
-                filter.object = None;
-                Path::Object(object)
-            }
-            (None, Some(thread)) => {
-                filter.thread = None;
-                Path::Thread(thread)
-            }
-            (None, None) => Path::All,
-        };
-        (path, (!filter.is_empty()).then_some(filter))
-    }
-}
 
 /// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With `object` alone it is that object's Object
 /// Event Flow, with `thread` alone that thread's Thread Event Flow.
@@ -133,8 +105,8 @@ pub unsafe extern "C" fn numapilot_flow_open(
         unsafe { put(flow, FlowHandle::default(), "flow")? };
         let trace = opened(trace)?;
         // SAFETY: as above.
-        let (path, filter) = Path::of(unsafe { filter_of(&trace.trace, filter)? });
-        let opened = Flow { trace, filter, path, is_busy: AtomicBool::new(false), next: UnsafeCell::new(0) };
+        let cursor = Cursor::new(unsafe { filter_of(&trace.trace, filter)? });
+        let opened = Flow { trace, is_busy: AtomicBool::new(false), next: UnsafeCell::new(cursor) };
         let Ok(handle) = OPEN.open(opened) else {
             return Err(failure(NUMAPILOT_TOO_MANY, format!("{FLOWS} flows are open; close some")));
         };
@@ -171,16 +143,14 @@ pub unsafe extern "C" fn numapilot_flow_next(
         // SAFETY: `turn` says that this thread alone has it.
         let next = unsafe { &mut *found.next.get() };
         let mut written = 0;
-        found.walk(
-            next,
-            |row| {
+        if capacity > 0 {
+            next.walk(&found.trace.trace, |access| {
                 // SAFETY: `written` stays below `capacity`, for which `rows` is good.
-                unsafe { rows.add(written).write(row) };
+                unsafe { rows.add(written).write(AccessRow::from(&access)) };
                 written += 1;
                 written < capacity
-            },
-            capacity,
-        );
+            });
+        }
         drop(turn);
         // SAFETY: as above.
         unsafe { put(count, written, "count") }
@@ -194,7 +164,7 @@ pub extern "C" fn numapilot_flow_rewind(flow: FlowHandle) -> c_int {
         let found = open_flow(flow)?;
         let _turn = Turn::of(&found)?;
         // SAFETY: the turn says that this thread alone has it.
-        unsafe { *found.next.get() = 0 };
+        unsafe { (*found.next.get()).rewind() };
         Ok(())
     })
 }
@@ -224,26 +194,6 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
-    }
-}
-
-impl Flow {
-    /// Hands rows to `take` from `next` on, until it wants no more, or there are none.
-    fn walk(&self, next: &mut usize, mut take: impl FnMut(AccessRow) -> bool, capacity: usize) {
-        if capacity == 0 {
-            return;
-        }
-        let trace = &self.trace.trace;
-        let from = *next;
-        let mut visit = |access: AccessRef| {
-            *next += 1;
-            self.filter.as_ref().is_some_and(|filter| !filter.admits(trace, &access)) || take(AccessRow::from(&access))
-        };
-        match self.path {
-            Path::All => trace.accesses().skip(from).all(&mut visit),
-            Path::Thread(thread) => trace.tef(thread).skip(from).all(&mut visit),
-            Path::Object(object) => trace.oef(object).skip(from).all(&mut visit),
-        };
     }
 }
 

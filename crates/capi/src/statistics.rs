@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use numapilot_insight::{Estimate, Tally};
+use numapilot_insight::{Estimate, Statistics};
 
 use crate::border::*;
 use crate::filter::{FilterRow, filter_of};
@@ -64,32 +64,16 @@ pub unsafe extern "C" fn numapilot_statistics_of(
         let open = opened(trace)?;
         // SAFETY: by this function's contract.
         let filter = unsafe { filter_of(&open.trace, filter)? };
-        let (mut whole, mut all, mut known, mut remote, mut writes) = <[Tally; 5]>::default().into();
-        for access in open.trace.accesses().filter(|access| access.is_memory_access()) {
-            whole.add(access);
-            if !filter.admits(&open.trace, &access) {
-                continue;
-            }
-            all.add(access);
-            if access.is_write {
-                writes.add(access);
-            }
-            if let Some(is_remote) = access.is_remote() {
-                known.add(access);
-                if is_remote {
-                    remote.add(access);
-                }
-            }
-        }
+        let found = Statistics::of(&open.trace, &filter);
         let row = StatisticsRow {
             type_size: 0,
-            samples: all.samples,
-            remote_samples: remote.samples,
-            write_samples: writes.samples,
-            accesses: all.total().into(),
-            remote: remote.share_of(&known).into(),
-            writes: writes.share_of(&all).into(),
-            share: all.share_of(&whole).into(),
+            samples: found.samples,
+            remote_samples: found.remote_samples,
+            write_samples: found.write_samples,
+            accesses: found.accesses.into(),
+            remote: found.remote.into(),
+            writes: found.writes.into(),
+            share: found.share.into(),
         };
         // SAFETY: as above.
         unsafe { fill(statistics, row, "statistics") }

@@ -4,17 +4,20 @@
 //! [`Trace`] is a joined trace in memory. The definitions of everything computed from it are in `docs/metrics.md`.
 
 mod access;
+mod cursor;
 mod error;
 mod filter;
 mod finalise;
 mod join;
 mod model;
+mod named;
 mod open;
 mod rows;
 mod symbolise;
 mod trace;
 
 pub use access::{AccessRef, Accesses, level_from_number};
+pub use cursor::Cursor;
 pub use error::{FlowError, StreamError};
 pub use filter::Filter;
 pub use finalise::{Progress, Summary, finalise, finalise_stream, finalise_with};
@@ -22,4 +25,5 @@ pub use model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
     Thread,
 };
+pub use named::{NameError, Named};
 pub use trace::{Losses, Tables, Trace};

@@ -3,7 +3,7 @@
 //! A *Thread Event Flow* ([`Trace::tef`]) is one thread's accesses in order of program time, an *Object Event Flow*
 //! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
 
-use numapilot_machine::NodeId;
+use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::meta::Meta;
 
@@ -127,6 +127,12 @@ impl Trace {
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// The machine that the recording carries; none in traces made without one.
+    #[must_use]
+    pub fn machine(&self) -> Option<Machine> {
+        serde_json::from_value(self.meta.machine.clone()).ok()
     }
 
     /// Whether the tables had to be made from `raw/` at opening, because the recorder was killed.

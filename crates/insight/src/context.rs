@@ -31,10 +31,27 @@ impl<'t> Analysis<'t> {
         Analysis { trace, filter, nodes: all, memory_nodes, position }
     }
 
+    /// Looks at `trace` on `machine`: all of that one's nodes, in its order. Without a machine: the nodes that the trace names, and of none is it known that it
+    /// has memory.
+    #[must_use]
+    pub fn on(trace: &'t Trace, machine: Option<&Machine>, filter: Filter) -> Analysis<'t> {
+        let Some(machine) = machine else { return Analysis::new(trace, trace.nodes(), &[], filter) };
+        let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
+        let with_memory: Vec<NodeId> =
+            machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+        Analysis::new(trace, &nodes, &with_memory, filter)
+    }
+
     /// The trace.
     #[must_use]
     pub fn trace(&self) -> &'t Trace {
         self.trace
+    }
+
+    /// The same with another filter.
+    #[must_use]
+    pub fn with(self, filter: Filter) -> Analysis<'t> {
+        Analysis { filter, ..self }
     }
 
     /// Nodes in the order of every per-node list.

@@ -1,7 +1,11 @@
 //! What a recording was: the part of a report that does not come from its accesses.
 
-use numapilot_flows::Losses;
+use std::path::Path;
+
+use numapilot_flows::{Losses, Trace};
+use numapilot_machine::Machine;
 use serde::Serialize;
+use serde_json::Value;
 
 /// What ran where, how it was observed, and what got lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -37,6 +41,39 @@ pub struct Heading {
 }
 
 impl Heading {
+    /// Of a trace that was opened from `path`, on `machine`.
+    #[must_use]
+    pub fn of(path: &Path, trace: &Trace, machine: Option<&Machine>) -> Heading {
+        let meta = trace.meta();
+        let word = |key: &str| meta.config.get(key).and_then(Value::as_str);
+        let placement = match (word("bind"), word("placement"), meta.simulated) {
+            (Some(bind), Some(placement), true) => format!("threads: {bind}, pages: {placement}"),
+            _ => String::new(),
+        };
+        let mut notes: Vec<String> = Vec::new();
+        if trace.was_rebuilt() {
+            notes.push("the recorder was killed; this is what it had written".to_owned());
+        }
+        let told = meta.more.get("notes").and_then(Value::as_array);
+        notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        Heading {
+            trace: path.display().to_string(),
+            command: meta.command.clone(),
+            machine: meta.machine_name.clone(),
+            node_count: machine.map_or(trace.nodes().len(), |machine| machine.nodes().len()),
+            is_simulated: meta.simulated,
+            engine: meta.engine.clone(),
+            placement,
+            program_time_ns: meta.duration_ns,
+            wall_time_ns: meta.host_duration_ns,
+            process_count: trace.processes().len(),
+            thread_count: trace.threads().len(),
+            object_count: trace.objects().len(),
+            notes,
+            losses: trace.losses().clone(),
+        }
+    }
+
     /// The program without its folder.
     #[must_use]
     pub fn program(&self) -> &str {

@@ -31,6 +31,7 @@ mod report;
 mod seats;
 mod simulation;
 pub mod synthetic;
+pub mod whatif;
 
 pub use costs::Costs;
 pub use engine::{AGREEMENT, Progress};

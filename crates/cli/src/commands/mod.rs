@@ -27,7 +27,6 @@ mod stat;
 mod summary;
 mod top;
 mod topo;
-mod traced;
 mod whatif;
 
 use std::process::ExitCode;

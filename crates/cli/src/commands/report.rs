@@ -1,11 +1,10 @@
 //! `numapilot report`: opens a trace, looks at the part that was asked for, and renders it.
 
-use std::path::Path;
-
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_flows::Filter;
+use numapilot_flows::Named;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::Findings;
@@ -26,10 +25,8 @@ use serde_json::json as value;
 
 use crate::args::ReportArgs;
 use crate::commands::exports;
-use crate::commands::objects::{Chosen, choose_objects};
+use crate::commands::objects::choose_objects;
 use crate::commands::planned;
-use crate::commands::traced::machine_of;
-use crate::commands::traced::nodes_of;
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -40,8 +37,8 @@ const PAGE_STRETCHES: usize = 16;
 /// Renders what was asked for.
 pub fn run(arguments: &ReportArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
-    let machine = machine_of(&trace);
-    let heading = heading(&arguments.trace, &trace, machine.as_ref());
+    let machine = trace.machine();
+    let heading = Heading::of(&arguments.trace, &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
     let found = view.findings(&analysis);
@@ -72,37 +69,6 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
 }
 
-fn heading(path: &Path, trace: &Trace, machine: Option<&Machine>) -> Heading {
-    let meta = trace.meta();
-    let word = |key: &str| meta.config.get(key).and_then(Value::as_str);
-    let placement = match (word("bind"), word("placement"), meta.simulated) {
-        (Some(bind), Some(placement), true) => format!("threads: {bind}, pages: {placement}"),
-        _ => String::new(),
-    };
-    let mut notes: Vec<String> = Vec::new();
-    if trace.was_rebuilt() {
-        notes.push("the recorder was killed; this is what it had written".to_owned());
-    }
-    let told = meta.more.get("notes").and_then(Value::as_array);
-    notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
-    Heading {
-        trace: path.display().to_string(),
-        command: meta.command.clone(),
-        machine: meta.machine_name.clone(),
-        node_count: machine.map_or(trace.nodes().len(), |machine| machine.nodes().len()),
-        is_simulated: meta.simulated,
-        engine: meta.engine.clone(),
-        placement,
-        program_time_ns: meta.duration_ns,
-        wall_time_ns: meta.host_duration_ns,
-        process_count: trace.processes().len(),
-        thread_count: trace.threads().len(),
-        object_count: trace.objects().len(),
-        notes,
-        losses: trace.losses().clone(),
-    }
-}
-
 /// One trace, looked at in one way.
 struct View<'a> {
     arguments: &'a ReportArgs,
@@ -113,8 +79,9 @@ struct View<'a> {
 
 impl View<'_> {
     fn analysis(&self) -> Result<Analysis<'_>> {
-        let (nodes, memory_nodes) = nodes_of(self.trace, self.machine);
-        Ok(Analysis::new(self.trace, &nodes, &memory_nodes, self.filter(&nodes)?))
+        let analysis = Analysis::on(self.trace, self.machine, Filter::default());
+        let filter = self.filter(analysis.nodes())?;
+        Ok(analysis.with(filter))
     }
 
     fn filter(&self, nodes: &[NodeId]) -> Result<Filter> {
@@ -149,12 +116,12 @@ impl View<'_> {
         let mut scope = self.scope();
         if let Some(name) = &arguments.object {
             match choose_objects(self.trace, "--object", name)?.as_slice() {
-                [Chosen::Site(site)] => filter.site = Some(*site),
-                [Chosen::Object(object)] => filter.object = Some(*object),
+                [Named::Site(site)] => filter.site = Some(*site),
+                [Named::Object(object)] => filter.object = Some(*object),
                 several => {
                     let numbers = several.iter().filter_map(|chosen| match chosen {
-                        Chosen::Site(site) => Some(format!("S{}", site.0)),
-                        Chosen::Object(_) => None,
+                        Named::Site(site) => Some(format!("S{}", site.0)),
+                        Named::Object(_) => None,
                     });
                     let numbers: Vec<String> = numbers.collect();
                     bail!("--object {name}: several have that name; a file shows one of them: {}", numbers.join(", "));
@@ -274,10 +241,10 @@ impl View<'_> {
         text::links(&links, machine, unrouted, look)
     }
 
-    fn object_text(&self, analysis: &Analysis<'_>, chosen: &Chosen, look: Look) -> Result<String> {
+    fn object_text(&self, analysis: &Analysis<'_>, chosen: &Named, look: Look) -> Result<String> {
         let detail = match chosen {
-            Chosen::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
-            Chosen::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
+            Named::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
+            Named::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
         };
         let detail = detail.context("no sampled access to that object (with these filters)")?;
         Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
@@ -299,8 +266,8 @@ impl View<'_> {
                 .iter()
                 .map(|chosen| {
                     let detail = match chosen {
-                        Chosen::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
-                        Chosen::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
+                        Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
+                        Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
                     };
                     Ok(value!(detail.context("no sampled access to that object (with these filters)")?))
                 })

@@ -8,8 +8,7 @@ use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
 use numapilot_simulator::recorded::{self, RecordedOptions};
-
-use super::traced::{as_recorded, machine_of, nodes_of};
+use numapilot_simulator::whatif::as_recorded;
 
 /// Seed of the simulation behind a predicted run time: one for all, so that equal recordings have equal times.
 const SEED: u64 = 1;
@@ -17,11 +16,10 @@ const SEED: u64 = 1;
 /// Reads a trace. Without `with_model`, recordings on a simulated machine get no run time.
 pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let trace = Trace::open(path)?;
-    let (nodes, memory) = nodes_of(&trace, machine_of(&trace).as_ref());
     let meta = trace.meta();
     let measured = !meta.simulated && meta.duration_ns > 0;
     let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
-    let analysis = Analysis::new(&trace, &nodes, &memory, Filter::default());
+    let analysis = Analysis::on(&trace, trace.machine().as_ref(), Filter::default());
     let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
     let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
     drop(analysis);

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
+use numapilot_insight::Estimate;
 use numapilot_simulator::Report;
+use numapilot_simulator::whatif::{Answer, Wish};
+use serde_json::{Value, json};
 
 use super::{population, signed_percent};
 use crate::text::style::wrap;
@@ -10,10 +13,10 @@ use crate::text::{Align, Look, Table};
 use crate::units;
 
 /// A prediction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Prediction<'a> {
     /// What was set, a line each.
-    pub set: &'a [String],
+    pub set: Vec<String>,
     /// The program as it is.
     pub now: &'a Report,
     /// With the new homes.
@@ -24,6 +27,34 @@ pub struct Prediction<'a> {
     pub margin: Option<f64>,
     /// Further memory needed, bytes.
     pub more_bytes: u64,
+}
+
+impl<'a> Prediction<'a> {
+    /// What was answered to these wishes, with the jackknife's interval.
+    #[must_use]
+    pub fn of(wishes: &'a [Wish], answer: &'a Answer) -> Prediction<'a> {
+        let words = |(words, bytes): (&str, Option<u64>)| match bytes {
+            Some(bytes) => format!("{words}, {} of memory", units::bytes(bytes)),
+            None => words.to_owned(),
+        };
+        Prediction {
+            set: answer.set(wishes).map(words).collect(),
+            now: &answer.now,
+            then: &answer.then,
+            gain: answer.gain(),
+            margin: Some(Estimate::jackknife(answer.gain(), &answer.gains_without).margin()),
+            more_bytes: answer.more_bytes,
+        }
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "predicted": true, "set": self.set, "gain": self.gain, "gain_margin": self.margin, "more_bytes": self.more_bytes,
+            "now": self.now, "then": self.then,
+        })
+    }
 }
 
 /// Renders it for a terminal.
@@ -41,7 +72,7 @@ pub fn prediction(found: &Prediction<'_>, look: Look) -> String {
         gain.trim_end_matches(" %").to_owned() + if margin.is_empty() { " %" } else { "" }
     );
     let _ = writeln!(out, "{}", look.strong(&title));
-    for line in found.set {
+    for line in &found.set {
         let _ = writeln!(out, "  {line}");
     }
     out.push('\n');

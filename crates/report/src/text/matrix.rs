@@ -77,7 +77,9 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
     text
 }
 
-pub(crate) fn end(machine: &Machine, end: Endpoint) -> String {
+/// An end of a link in words.
+#[must_use]
+pub fn end(machine: &Machine, end: Endpoint) -> String {
     match end {
         Endpoint::Node(node) => format!("node {node}"),
         Endpoint::Router(router) => {

@@ -13,7 +13,7 @@ mod touches;
 
 pub use code::functions;
 pub use code::stacks;
-pub(crate) use matrix::end;
+pub use matrix::end;
 pub use matrix::links;
 pub use matrix::matrix;
 pub use object::object;

@@ -104,6 +104,29 @@ pub trait Element: Sized + Clone {
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Self>) -> Result<(), ReadFault>;
     /// What stands for a value that was not recorded; `None` where the type has nothing for that.
     fn unknown() -> Option<Self>;
+    /// Values as they lie in memory, for whoever hands them on in another form.
+    fn values(values: &[Self]) -> Values<'_>;
+}
+
+/// Values of a column, of whichever type.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum Values<'a> {
+    Bool(Cells<'a, bool>),
+    U8(Cells<'a, u8>),
+    U16(Cells<'a, u16>),
+    U32(Cells<'a, u32>),
+    U64(Cells<'a, u64>),
+    Text(Cells<'a, Arc<str>>),
+}
+
+/// Values of one type.
+#[derive(Debug)]
+pub enum Cells<'a, T> {
+    /// Of a column without nulls.
+    All(&'a [T]),
+    /// Of a column that may have nulls.
+    Some(&'a [Option<T>]),
 }
 
 /// A value as Parquet stores it.
@@ -118,6 +141,7 @@ trait Stored: Sized + Clone {
     fn store(&self) -> <Self::Physical as DataType>::T;
     fn load(value: &<Self::Physical as DataType>::T, strings: &mut Strings) -> Result<Self, ReadFault>;
     fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Self::Physical>>;
+    fn values(cells: Cells<'_, Self>) -> Values<'_>;
 }
 
 macro_rules! stored_as_int32 {
@@ -143,6 +167,9 @@ macro_rules! stored_as_int32 {
             fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Int32Type>> {
                 if let ColumnReader::Int32ColumnReader(reader) = reader { Some(reader) } else { None }
             }
+            fn values(cells: Cells<'_, $type>) -> Values<'_> {
+                Values::$kind(cells)
+            }
         }
     )*};
 }
@@ -167,6 +194,9 @@ impl Stored for u64 {
     fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<Int64Type>> {
         if let ColumnReader::Int64ColumnReader(reader) = reader { Some(reader) } else { None }
     }
+    fn values(cells: Cells<'_, u64>) -> Values<'_> {
+        Values::U64(cells)
+    }
 }
 
 impl Stored for bool {
@@ -183,6 +213,9 @@ impl Stored for bool {
     fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<BoolType>> {
         if let ColumnReader::BoolColumnReader(reader) = reader { Some(reader) } else { None }
     }
+    fn values(cells: Cells<'_, bool>) -> Values<'_> {
+        Values::Bool(cells)
+    }
 }
 
 impl Stored for Arc<str> {
@@ -197,6 +230,9 @@ impl Stored for Arc<str> {
     fn reader(reader: &mut ColumnReader) -> Option<&mut ColumnReaderImpl<ByteArrayType>> {
         if let ColumnReader::ByteArrayColumnReader(reader) = reader { Some(reader) } else { None }
     }
+    fn values(cells: Cells<'_, Arc<str>>) -> Values<'_> {
+        Values::Text(cells)
+    }
 }
 
 fn wrong_type() -> ReadFault {
@@ -209,6 +245,10 @@ impl<T: Stored> Element for T {
 
     fn unknown() -> Option<T> {
         None
+    }
+
+    fn values(values: &[T]) -> Values<'_> {
+        <T as Stored>::values(Cells::All(values))
     }
 
     fn write(values: &[T], out: &mut ColumnOutput) -> parquet::errors::Result<()> {
@@ -252,6 +292,10 @@ impl<T: Stored> Element for Option<T> {
 
     fn unknown() -> Option<Option<T>> {
         Some(None)
+    }
+
+    fn values(values: &[Option<T>]) -> Values<'_> {
+        <T as Stored>::values(Cells::Some(values))
     }
 
     fn write(values: &[Option<T>], out: &mut ColumnOutput) -> parquet::errors::Result<()> {

@@ -12,7 +12,7 @@ mod rows;
 pub mod schema;
 mod write;
 
-pub use element::{ColumnInput, ColumnOutput, Element, ReadFault};
+pub use element::{Cells, ColumnInput, ColumnOutput, Element, ReadFault, Values};
 pub use read::{TableReader, TraceReader};
 pub use rows::*;
 pub use write::{Durability, FolderLock, TableWriter, TraceWriter};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::element::{ColumnInput, ColumnOutput, Element, ReadFault};
+use super::element::{ColumnInput, ColumnOutput, Element, ReadFault, Values};
 use super::schema::{Column, Encoding};
 
 /// A table: its columns as vectors of equal length.
@@ -32,6 +32,8 @@ pub trait Table: Default + Send + Sync {
     fn fill_column(&mut self, column: usize, rows: usize) -> bool;
     /// Whether all columns have the same length.
     fn is_even(&self) -> bool;
+    /// Rows of one column, as they lie in memory; `None` past the last column.
+    fn values(&self, column: usize, rows: Range<usize>) -> Option<Values<'_>>;
 }
 
 macro_rules! table {
@@ -139,6 +141,18 @@ macro_rules! table {
                 )*
                 debug_assert!(index <= column);
                 false
+            }
+
+            fn values(&self, column: usize, rows: Range<usize>) -> Option<Values<'_>> {
+                let mut index = 0;
+                $(
+                    if column == index {
+                        return Some(<$type as Element>::values(self.$field.get(rows)?));
+                    }
+                    index += 1;
+                )*
+                debug_assert!(index <= column);
+                None
             }
 
             fn is_even(&self) -> bool {

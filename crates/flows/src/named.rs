@@ -1,0 +1,61 @@
+//! Objects by the names that people give them: a site's number (S3), an instance's number, or a name.
+
+use numapilot_trace::ids::ObjectId;
+
+use crate::filter::Filter;
+use crate::model::SiteId;
+use crate::trace::Trace;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// All instances of a site.
+    Site(SiteId),
+    /// One instance.
+    Object(ObjectId),
+}
+
+/// Why a name stands for nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No site has this number.
+    #[error("the trace has no such site")]
+    NoSite,
+    /// No instance has this number.
+    #[error("the trace has objects 0 to {0}")]
+    NoObject(usize),
+    /// Nothing is called that.
+    #[error("no object has that name; the names and numbers (S3) of `numapilot report` can be used")]
+    NoName,
+    /// What is called that was never accessed.
+    #[error("there is one, but no sampled access reached it")]
+    NotAccessed,
+}
+
+impl Trace {
+    /// Everything accessed that `name` stands for.
+    ///
+    /// # Errors
+    /// If that is nothing.
+    pub fn objects_named(&self, name: &str) -> Result<Vec<Named>, NameError> {
+        if let Some(site) = name.strip_prefix(['S', 's']).and_then(|rest| rest.parse().ok()).map(SiteId) {
+            self.site(site).ok_or(NameError::NoSite)?;
+            return Ok(vec![Named::Site(site)]);
+        }
+        if let Ok(object) = name.parse().map(ObjectId) {
+            self.object(object).ok_or(NameError::NoObject(self.objects().len().saturating_sub(1)))?;
+            return Ok(vec![Named::Object(object)]);
+        }
+        let sites = self.sites().iter().enumerate();
+        let named: Vec<SiteId> =
+            sites.filter(|(_, site)| &*site.name == name).map(|(index, _)| SiteId(index as u32)).collect();
+        let is_accessed =
+            |site: &&SiteId| self.filtered(&Filter { site: Some(**site), ..Filter::default() }).next().is_some();
+        let accessed: Vec<Named> = named.iter().filter(is_accessed).map(|&site| Named::Site(site)).collect();
+        match (named.is_empty(), accessed.is_empty()) {
+            (true, _) => Err(NameError::NoName),
+            (false, true) => Err(NameError::NotAccessed),
+            (false, false) => Ok(accessed),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Figures over the accesses that a filter lets pass, for whoever asks about them alone: the C API and Python.
+
+use numapilot_flows::{Filter, Trace};
+
+use crate::estimate::{Estimate, Tally};
+
+/// Figures over some accesses. Shares lie between 0 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Samples that passed.
+    pub samples: u64,
+    /// How many of these crossed nodes.
+    pub remote_samples: u64,
+    /// How many of these wrote.
+    pub write_samples: u64,
+    /// Memory accesses that they stand for.
+    pub accesses: Estimate,
+    /// Share of them that is remote, of all whose home is known.
+    pub remote: Estimate,
+    /// Share of them that writes.
+    pub writes: Estimate,
+    /// Share of the trace's memory accesses that they are.
+    pub share: Estimate,
+}
+
+impl Statistics {
+    /// Over what `filter` lets pass. Hits in caches, which recordings of hardware may hold, are left out as in the report.
+    #[must_use]
+    pub fn of(trace: &Trace, filter: &Filter) -> Statistics {
+        let (mut whole, mut all, mut known, mut remote, mut writes) = <[Tally; 5]>::default().into();
+        for access in trace.accesses().filter(|access| access.is_memory_access()) {
+            whole.add(access);
+            if !filter.admits(trace, &access) {
+                continue;
+            }
+            all.add(access);
+            if access.is_write {
+                writes.add(access);
+            }
+            if let Some(is_remote) = access.is_remote() {
+                known.add(access);
+                if is_remote {
+                    remote.add(access);
+                }
+            }
+        }
+        Statistics {
+            samples: all.samples,
+            remote_samples: remote.samples,
+            write_samples: writes.samples,
+            accesses: all.total(),
+            remote: remote.share_of(&known),
+            writes: writes.share_of(&all),
+            share: all.share_of(&whole),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What if: a recorded program with other homes for some of its objects, simulated beside the program as it was recorded. What comes of it is *predicted*.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use numapilot_flows::{NameError, Named, Trace};
+use numapilot_machine::{Machine, NodeId};
+use numapilot_placement::policy_by_name;
+
+use crate::arrange::{Arrangement, PageRange, arrange};
+use crate::error::SimulatorError;
+use crate::options::{Layout, Options};
+use crate::program::{PAGE_BYTES, Program};
+use crate::recorded::{self, RecordedOptions};
+use crate::report::Report;
+use crate::simulation::Simulation;
+
+/// Parts of the jackknife: each leaves out one of so many equal parts of the samples.
+const PARTS: u32 = 5;
+const KNOWN: &str = "interleave, bind:N, replicate, users, local, first-touch; or write processes=pin";
+
+/// One wish: some pages, and where they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// In words.
+    pub words: String,
+    /// Which pages.
+    pub ranges: Vec<PageRange>,
+    /// Where.
+    pub how: Arrangement,
+}
+
+/// Why a wish cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WishError {
+    /// It is not of that form.
+    #[error("write OBJECT=WHERE, with WHERE one of {KNOWN}")]
+    Form,
+    /// There is no such place.
+    #[error("{0:?} is none of {KNOWN}")]
+    Where(String),
+    /// There is no such object.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl Wish {
+    /// Reads `OBJECT=WHERE`.
+    ///
+    /// # Errors
+    /// If it is of another form, or names what the trace does not have.
+    pub fn read(trace: &Trace, text: &str) -> Result<Wish, WishError> {
+        let (name, place) = text.rsplit_once('=').ok_or(WishError::Form)?;
+        if (name, place) == ("processes", "pin") {
+            let words = "processes: each pinned to one node".to_owned();
+            return Ok(Wish { words, ranges: Vec::new(), how: Arrangement::PinProcesses });
+        }
+        let how = match place {
+            "interleave" => Arrangement::Interleave,
+            "replicate" => Arrangement::Replicate,
+            "users" | "local" => Arrangement::Users,
+            "first-touch" => Arrangement::FirstTouch,
+            _ => match place.strip_prefix("bind:").map(str::parse) {
+                Some(Ok(node)) => Arrangement::On(NodeId(node)),
+                _ => return Err(WishError::Where(place.to_owned())),
+            },
+        };
+        Ok(Wish { words: format!("{name}: {place}"), ranges: ranges(trace, name)?, how })
+    }
+}
+
+/// The pages of all objects that a name stands for.
+fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>, NameError> {
+    let processes = 0..trace.processes().len() as u32;
+    if name == "*" {
+        return Ok(processes.map(|process| (process, 0, u64::MAX / 2)).collect());
+    }
+    let mut ranges = Vec::new();
+    for named in trace.objects_named(name)? {
+        let is_wanted = |object: &&numapilot_flows::Object| match named {
+            Named::Site(site) => object.site == site,
+            Named::Object(id) => object.id == id,
+        };
+        for object in trace.objects().iter().filter(is_wanted) {
+            let first = object.address.0 / PAGE_BYTES;
+            let end = (object.address.0 + object.bytes).div_ceil(PAGE_BYTES);
+            // An instance is shared with forked children: their accesses are of the same pages.
+            ranges.extend(processes.clone().map(|process| (process, first, end - first)));
+        }
+    }
+    Ok(ranges)
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The recording.
+    pub trace: PathBuf,
+    /// What is wished.
+    pub wishes: Vec<Wish>,
+    /// The machine; `None`: the one it was recorded on.
+    pub machine: Option<Machine>,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// What is predicted.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The program as it was recorded.
+    pub now: Report,
+    /// The program as it would be.
+    pub then: Report,
+    /// Pages of 4 KiB that each wish applies to.
+    pub pages: Vec<u64>,
+    /// Further bytes of memory that it needs.
+    pub more_bytes: u64,
+    /// The gain with one part of the samples left out, for each part: for the jackknife's interval.
+    pub gains_without: Vec<f64>,
+}
+
+impl Answer {
+    /// How much faster, as a share of the new run time: 1 is twice as fast.
+    #[must_use]
+    pub fn gain(&self) -> f64 {
+        self.now.run_time_ns / self.then.run_time_ns - 1.0
+    }
+
+    /// Each wish with the memory that it applies to: words, and bytes (`None`: it is about threads).
+    pub fn set<'a>(&'a self, wishes: &'a [Wish]) -> impl Iterator<Item = (&'a str, Option<u64>)> {
+        let of = |(wish, pages): (&'a Wish, &u64)| {
+            let bytes = (wish.how != Arrangement::PinProcesses).then_some(pages * PAGE_BYTES);
+            (wish.words.as_str(), bytes)
+        };
+        wishes.iter().zip(&self.pages).map(of)
+    }
+}
+
+impl Question {
+    /// Simulates the program as it is and as it would be, with all samples and with parts of them left out. `on_step` hears which share is done, from any thread.
+    ///
+    /// # Errors
+    /// If the recording cannot be simulated on that machine, or a wish cannot be granted there.
+    pub fn ask(&self, on_step: &(dyn Fn(f64) + Sync)) -> Result<Answer, SimulatorError> {
+        let done = AtomicUsize::new(0);
+        let step = || on_step((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / f64::from(PARTS + 1));
+        let (whole, parts) = std::thread::scope(|scope| {
+            let others = scope.spawn(|| -> Result<Vec<f64>, SimulatorError> {
+                let part = |part| self.ask_of(Some((part, PARTS))).map(|answer| answer.gain()).inspect(|_| step());
+                (0..PARTS).map(part).collect()
+            });
+            (self.ask_of(None).inspect(|_| step()), others.join())
+        });
+        let whole = whole?;
+        let gains_without = parts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Answer { gains_without, ..whole })
+    }
+
+    /// With one part of the samples left out.
+    fn ask_of(&self, leave_out: Option<(u32, u32)>) -> Result<Answer, SimulatorError> {
+        let recorded = recorded::load(&self.trace, &RecordedOptions { leave_out, ..RecordedOptions::default() })?;
+        let machine = self.machine.as_ref().unwrap_or(&recorded.machine);
+        let now = as_recorded(&recorded.program, machine, self.seed)?;
+        let mut program = recorded.program;
+        let (mut pages, mut more_bytes) = (Vec::new(), 0);
+        for wish in &self.wishes {
+            let done = arrange(&mut program, machine, Layout::Recorded, &wish.ranges, &wish.how)?;
+            pages.push(done.pages);
+            more_bytes += done.more_bytes;
+        }
+        let then = as_recorded(&program, machine, self.seed)?;
+        Ok(Answer { now, then, pages, more_bytes, gains_without: Vec::new() })
+    }
+}
+
+/// The program on the machine with its pages where it says, and nobody moving them.
+///
+/// # Errors
+/// If the machine cannot run it.
+pub fn as_recorded(program: &Program, machine: &Machine, seed: u64) -> Result<Report, SimulatorError> {
+    let mut policy = policy_by_name("first-touch", machine, seed)?;
+    let options = Options { seed, ..Options::default() };
+    Simulation::new(program, machine, options)?.run(policy.as_mut(), &mut |_| true)
+}
