@@ -98,9 +98,10 @@ fn a_dry_run_tells_and_moves_nothing() {
         return;
     }
     let folder = scratch();
-    let fast =
-        "echo 1 > /proc/sys/kernel/numa_balancing; echo 200 > /sys/kernel/debug/sched/numa_balancing/scan_delay_ms; ";
-    let script = fast.to_owned() + &balanced("dry", "shared", 8, "--policy pilot --dry-run --json");
+    // The kernel looks all the time: a dry run leaves its settings alone, and lives by what it finds.
+    let looking = "echo 1 > /proc/sys/kernel/numa_balancing; cd /sys/kernel/debug/sched/numa_balancing; \
+        echo 100 > scan_period_min_ms; echo 200 > scan_period_max_ms; cd /tmp; ";
+    let script = looking.to_owned() + &balanced("dry", "shared", 8, "--policy pilot --dry-run --json");
     let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
     let events = output.split("END\n").nth(1).expect("events").lines().filter(|line| line.starts_with('{'));
     let events: Vec<Value> = events.map(|line| serde_json::from_str(line).expect("JSON")).collect();
