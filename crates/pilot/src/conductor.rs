@@ -7,7 +7,7 @@ use crate::event::Sink;
 use crate::pilot::Tunables;
 use crate::status::Status;
 use crate::status::Steering;
-use crate::system::settings::Keeper;
+use crate::system::keeper::Keeper;
 
 /// See the module. Calls come from the loop's thread.
 pub trait Conductor: Sink + Keeper {

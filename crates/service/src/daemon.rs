@@ -17,6 +17,9 @@ use numapilot_pilot::event::Trouble;
 use numapilot_pilot::status::Board;
 use numapilot_pilot::status::Status;
 use numapilot_pilot::status::Steering;
+use numapilot_pilot::system::keeper::Binding;
+use numapilot_pilot::system::keeper::Keeper;
+use numapilot_pilot::system::keeper::ThreadId;
 
 use crate::address::Address;
 use crate::config::MetricsSettings;
@@ -32,9 +35,7 @@ use crate::metrics::page::MetricsPage;
 use crate::metrics::pilot;
 use crate::notify::Notify;
 use crate::state::Done;
-use crate::state::Keeper;
-use crate::state::Live;
-use crate::state::Setting;
+use crate::state::Record;
 
 /// Between two words to systemd.
 const WORD_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ pub struct DaemonSettings {
 pub struct Daemon {
     board: Board,
     journal: Option<Journal>,
-    keeper: Result<Keeper<Live>, String>,
+    record: Result<Record, String>,
     control: Option<Control>,
     page: Option<MetricsPage>,
     commands: Receiver<Steering>,
@@ -82,9 +83,9 @@ impl Daemon {
         {
             make_folder(file)?;
         }
-        let (keeper, restored) = match settings.state.as_deref().map(|folder| Keeper::open(folder, Live)) {
+        let (record, restored) = match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
             None => (Err("no folder for what has to be put back".to_owned()), Vec::new()),
-            Some(Ok((keeper, restored))) => (Ok(keeper), restored),
+            Some(Ok((record, restored))) => (Ok(record), restored),
             Some(Err(error)) if settings.needs_state => return Err(error),
             Some(Err(error)) => (Err(error.to_string()), Vec::new()),
         };
@@ -104,7 +105,7 @@ impl Daemon {
             None => None,
         };
         let notify = Notify::from_environment();
-        Ok(Daemon { board, journal, keeper, control, page, commands, notify, is_ready: false, spoke: None })
+        Ok(Daemon { board, journal, record, control, page, commands, notify, is_ready: false, spoke: None })
     }
 
     /// Where it can be reached: the control socket and the page of figures.
@@ -140,31 +141,64 @@ impl Daemon {
         if is_over { self.notify.ready("reloaded") } else { self.notify.reloading() }
     }
 
-    /// A setting's file is about to be changed.
-    ///
-    /// # Errors
-    /// That cannot be kept: it must be left as it is.
-    pub fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
-        let keeper = self.keeper.as_mut().map_err(|why| format!("{file} is left as it is: {why}"))?;
-        keeper.intend(&[(setting_of(file), was.to_owned(), now.to_owned())]).map_err(|error| error.to_string())
-    }
-
-    /// A setting's file is as it was, or somebody else's.
-    pub fn settled(&mut self, file: &str) {
-        let settled = self.keeper.as_mut().map(|keeper| keeper.settled(&setting_of(file)));
-        if let Ok(Err(error)) = settled {
-            self.record(Event::Trouble(Trouble { what: error.to_string(), times: 1 }));
-        }
-    }
-
     /// The end: whatever is still changed is put back, and the journal goes to disk.
     pub fn end(&mut self) {
         self.notify.stopping();
-        if let Ok(Ok(restored)) = self.keeper.as_mut().map(Keeper::restore) {
-            restored.iter().for_each(|done| self.record(event_of(done)));
+        if let Ok(Ok(restored)) = self.record.as_mut().map(Record::put_back) {
+            self.tell(&restored);
         }
         if let Some(journal) = &self.journal {
             journal.flush(Duration::from_secs(5));
+        }
+    }
+}
+
+impl Daemon {
+    fn tell(&mut self, restored: &[Done]) {
+        restored.iter().for_each(|done| Sink::record(self, event_of(done)));
+    }
+
+    fn trouble(&mut self, what: String) {
+        Sink::record(self, Event::Trouble(Trouble { what, times: 1 }));
+    }
+}
+
+impl Keeper for Daemon {
+    fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
+        let left = |why: String| format!("{file} is left as it is: {why}");
+        let record = self.record.as_mut().map_err(|why| left(why.clone()))?;
+        let restored = record.will_change(file, was, now).map_err(left)?;
+        self.tell(&restored);
+        Ok(())
+    }
+
+    fn restored(&mut self, file: &str) {
+        if let Ok(Err(why)) = self.record.as_mut().map(|record| record.restored(file)) {
+            self.trouble(why);
+        }
+    }
+
+    fn will_bind(&mut self, bindings: &[Binding]) -> Result<(), String> {
+        self.record.as_mut().map_err(|why| why.clone())?.will_bind(bindings)
+    }
+
+    fn unbound(&mut self, threads: &[ThreadId]) {
+        if let Ok(Err(why)) = self.record.as_mut().map(|record| record.unbound(threads)) {
+            self.trouble(why);
+        }
+    }
+
+    fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+        // Without a record nothing is changed system-wide and no thread is bound: pages alone cannot come into each other's way.
+        let Ok(record) = &mut self.record else { return Ok(()) };
+        let restored = record.claim(pid)?;
+        self.tell(&restored);
+        Ok(())
+    }
+
+    fn unclaim(&mut self, pid: u32) {
+        if let Ok(record) = &mut self.record {
+            record.unclaim(pid);
         }
     }
 }
@@ -174,14 +208,6 @@ impl Sink for Daemon {
         if let Some(journal) = &mut self.journal {
             journal.record(event);
         }
-    }
-}
-
-/// Files under /proc/sys go by their names as sysctls.
-fn setting_of(file: &str) -> Setting {
-    match file.strip_prefix("/proc/sys/") {
-        Some(name) => Setting::Sysctl { name: name.replace('/', ".") },
-        None => Setting::File { file: file.to_owned() },
     }
 }
 

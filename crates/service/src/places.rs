@@ -28,6 +28,16 @@ impl Places {
         Places::of(uid, |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))
     }
 
+    /// Where processes of a user find each other ([`crate::state::Claims`]): a fixed folder, whatever the environment says.
+    #[must_use]
+    pub fn machine(uid: u32) -> PathBuf {
+        if uid == 0 {
+            return PathBuf::from("/run/numapilot");
+        }
+        let session = PathBuf::from(format!("/run/user/{uid}"));
+        if session.is_dir() { session.join("numapilot") } else { PathBuf::from(format!("/tmp/numapilot-{uid}")) }
+    }
+
     fn of(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Places {
         let own = |name: &str, below_home: &str| {
             let folder = variable(name).or_else(|| variable("HOME").map(|home| home.join(below_home)));

@@ -12,7 +12,6 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use numapilot_machine::Machine;
-use numapilot_pilot::conductor::Conductor;
 use numapilot_pilot::estimate;
 use numapilot_pilot::event::Event;
 use numapilot_pilot::event::Sink;
@@ -24,7 +23,6 @@ use numapilot_pilot::pilot::Who;
 use numapilot_pilot::status::Command;
 use numapilot_pilot::status::Status;
 use numapilot_pilot::status::Steering;
-use numapilot_pilot::system::settings::Keeper;
 use numapilot_placement::policy_by_name;
 use numapilot_report::units;
 use numapilot_sources::signals::Guard;
@@ -54,7 +52,10 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         said: String::new(),
     };
     let mut teller = served::Served::start(teller, plan)?;
-    pilot.begin(&mut teller);
+    if let Err(error) = pilot.begin(&mut teller) {
+        teller.end();
+        return Err(error.into());
+    }
     if let Some((program, rest)) = arguments.command.split_first() {
         match start(program, rest, &teller.inner.signals) {
             Ok(child) => {
@@ -205,15 +206,7 @@ impl Sink for Teller {
     }
 }
 
-impl Keeper for Teller {
-    fn will_change(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn restored(&mut self, _: &str) {}
-}
-
-impl Conductor for Teller {
+impl served::Front for Teller {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         if self.pending.is_empty() {
             self.signals.wait(wait);
@@ -227,10 +220,6 @@ impl Conductor for Teller {
             eprintln!("numapilot: {}: {}", status.policy, status.policy_says);
             self.said = status.policy_says;
         }
-    }
-
-    fn reload(&mut self) -> Result<Option<Tunables>, String> {
-        Ok(None)
     }
 }
 

@@ -13,7 +13,9 @@ use numapilot_pilot::pilot::Tunables;
 use numapilot_pilot::pilot::Who;
 use numapilot_pilot::status::Status;
 use numapilot_pilot::status::Steering;
-use numapilot_pilot::system::settings::Keeper;
+use numapilot_pilot::system::keeper::Binding;
+use numapilot_pilot::system::keeper::Keeper;
+use numapilot_pilot::system::keeper::ThreadId;
 use numapilot_service::Places;
 use numapilot_service::config;
 use numapilot_service::config::Config;
@@ -55,12 +57,11 @@ impl Plan {
             until: arguments.until,
             seed: config.seed,
         };
-        let changes_settings = options.steers_scanning && !options.dry_run;
         let daemon = DaemonSettings {
             journal: config.journal.clone(),
             control: config.control.clone(),
             metrics: config.metrics.clone(),
-            state: changes_settings.then(|| config.state.clone()),
+            state: (!options.dry_run).then(|| config.state.clone()),
             needs_state: true,
         };
         Ok(Plan { options, machine: config.machine.clone(), daemon, config: Some((file.to_owned(), config)) })
@@ -70,8 +71,8 @@ impl Plan {
     pub fn of_arguments(arguments: &BalanceArgs, options: Options) -> Plan {
         let service = &arguments.service;
         let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
-        let changes_settings = options.steers_scanning && !options.dry_run;
-        let state = service.state_dir.clone().or_else(|| changes_settings.then(|| Places::usual().state));
+        // What a dry run would change is not changed: nothing has to be kept.
+        let state = (!options.dry_run).then(|| service.state_dir.clone().unwrap_or_else(|| Places::usual().state));
         let daemon = DaemonSettings {
             journal: service.journal.clone().map(JournalSettings::new),
             control: service.control.clone().map(|path| ControlSettings { path, mode: 0o666 }),
@@ -87,15 +88,24 @@ fn tunables(of: &config::Tunables) -> Tunables {
     Tunables { max_harm: of.max_harm, interval: of.interval, bytes_per_s: of.bytes_per_s, keep_bytes: of.keep_bytes }
 }
 
-/// A conductor with a daemon beside it.
-pub struct Served<C: Conductor> {
-    /// Who steers and tells here.
+/// Who steers and tells here: this process's signals and output.
+pub trait Front: Sink {
+    /// Waits for something to do, `wait` at most.
+    fn next(&mut self, wait: Duration) -> Option<Steering>;
+
+    /// What the loop is doing.
+    fn status(&mut self, status: Status);
+}
+
+/// A conductor: whoever steers here, with a daemon beside it.
+pub struct Served<C: Front> {
+    /// See [`Front`].
     pub inner: C,
     daemon: Daemon,
     config: Option<(PathBuf, Config)>,
 }
 
-impl<C: Conductor> Served<C> {
+impl<C: Front> Served<C> {
     /// Opens what the plan asks for, and puts back what a killed one has left changed.
     pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
         let daemon = Daemon::start(&plan.daemon, signals::wake)?;
@@ -108,24 +118,40 @@ impl<C: Conductor> Served<C> {
     }
 }
 
-impl<C: Conductor> Sink for Served<C> {
+impl<C: Front> Sink for Served<C> {
     fn record(&mut self, event: Event) {
         self.daemon.record(event.clone());
         self.inner.record(event);
     }
 }
 
-impl<C: Conductor> Keeper for Served<C> {
+impl<C: Front> Keeper for Served<C> {
     fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
         self.daemon.will_change(file, was, now)
     }
 
     fn restored(&mut self, file: &str) {
-        self.daemon.settled(file);
+        self.daemon.restored(file);
+    }
+
+    fn will_bind(&mut self, bindings: &[Binding]) -> Result<(), String> {
+        self.daemon.will_bind(bindings)
+    }
+
+    fn unbound(&mut self, threads: &[ThreadId]) {
+        self.daemon.unbound(threads);
+    }
+
+    fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+        self.daemon.claim(pid)
+    }
+
+    fn unclaim(&mut self, pid: u32) {
+        self.daemon.unclaim(pid);
     }
 }
 
-impl<C: Conductor> Conductor for Served<C> {
+impl<C: Front> Conductor for Served<C> {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         self.daemon.steering().or_else(|| self.inner.next(wait)).or_else(|| self.daemon.steering())
     }

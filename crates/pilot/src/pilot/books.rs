@@ -176,7 +176,7 @@ impl Books {
         let counters = &mut self.counters;
         counters.moved_bytes += done.moved_bytes;
         counters.moving_ns += done.took_ns;
-        counters.threads_moved += done.threads_moved;
+        counters.threads_moved += done.threads.len() as u64;
         if is_undo {
             counters.pages_undone += done.pages.moved;
         } else {

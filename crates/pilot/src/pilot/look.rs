@@ -31,7 +31,9 @@ impl Pilot {
         if self.books.looks().is_multiple_of(LIST_EVERY) {
             self.find_targets(conductor);
         }
+        self.claim_new(conductor);
         let (changes, _) = self.targets.look(&self.machine);
+        changes.ended.iter().for_each(|target| conductor.unclaim(target.pid));
         let tell = |because: &str, added: Vec<Target>, removed: Vec<Target>, conductor: &mut dyn Conductor| {
             if !added.is_empty() || !removed.is_empty() {
                 let because = because.to_owned();

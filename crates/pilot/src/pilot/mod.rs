@@ -37,6 +37,7 @@ use crate::harm::Harm;
 use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
+use crate::system::binding::ThreadMove;
 use crate::system::eyes::Eyes;
 use crate::system::hands::Hands;
 use crate::system::probes::Probes;
@@ -58,6 +59,9 @@ pub enum PilotError {
     /// There is nothing to move between.
     #[error("this machine has one memory node: there is nowhere to move pages to (`numapilot topo` shows it)")]
     OneNode,
+    /// Somebody else's, in words.
+    #[error("{0}")]
+    Claimed(String),
     /// A cgroup's processes.
     #[error("{file}: {source}; give a folder under /sys/fs/cgroup that has cgroup.procs")]
     Cgroup {
@@ -91,6 +95,8 @@ pub struct Pilot {
     /// Pages (process, page, where they were) of the batch under judgement, and its decisions.
     undo: Vec<(u32, u64, u8)>,
     judged: Vec<u64>,
+    /// Threads of that batch, with where they might run before.
+    undo_threads: Vec<ThreadMove>,
     started: Instant,
     last: Instant,
     interval: Duration,
@@ -145,6 +151,7 @@ impl Pilot {
             outcomes: Vec::new(),
             undo: Vec::new(),
             judged: Vec::new(),
+            undo_threads: Vec::new(),
             started: Instant::now(),
             last: Instant::now(),
             interval: options.tunables.interval,
@@ -196,10 +203,19 @@ impl Pilot {
 
     /// Begins: tells what it starts with, and changes the settings that evidence takes. A program that is to be looked after from its start is started
     /// after this, so that it is born under these settings.
-    pub fn begin(&mut self, conductor: &mut dyn Conductor) {
+    ///
+    /// # Errors
+    /// Another numapilot looks after one of the processes. Nothing is changed then.
+    pub fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError> {
+        if self.options.who == Who::System && !self.options.dry_run {
+            conductor.claim(None).map_err(PilotError::Claimed)?;
+        }
+        let pids: Vec<u32> = self.targets.all.keys().copied().collect();
+        pids.into_iter().try_for_each(|pid| self.claim(pid, conductor).map_err(PilotError::Claimed))?;
         conductor.record(Event::Start(self.books.start(&self.machine, &self.options, &self.targets, &self.evidence)));
         self.begin_scanning(conductor);
         self.pace_scanning(conductor);
+        Ok(())
     }
 
     /// Runs after [`Pilot::begin`] until stopped, by its conductor or because its targets have ended. What it did.
@@ -228,7 +244,7 @@ impl Pilot {
         self.state = State::Stopping;
         self.because.clone_from(&because);
         self.publish(conductor);
-        self.hands.release_threads(&mut self.targets);
+        self.hands.release_threads(None, &mut self.targets, conductor);
         for setting in self.settings.put_all_back(conductor) {
             conductor.record(Event::Setting(setting));
         }
@@ -268,10 +284,12 @@ impl Pilot {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(conductor),
-            Command::AddTarget(target) => self.take_on_exactly(target),
+            Command::AddTarget(target) => self.take_on_exactly(target, conductor),
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(looked) if looked.target.start_ticks == target.start_ticks => {
+                    self.hands.release_threads(Some(target.pid), &mut self.targets, conductor);
                     self.targets.all.remove(&target.pid);
+                    conductor.unclaim(target.pid);
                     Ok("removed".to_owned())
                 }
                 _ => Err(format!("process {} is not looked after", target.pid)),
@@ -287,18 +305,40 @@ impl Pilot {
     }
 
     /// Takes on the process that was named, and none that has got its number since: who may name it was checked for that one.
-    fn take_on_exactly(&mut self, target: &Target) -> Result<String, String> {
+    fn take_on_exactly(&mut self, target: &Target, conductor: &mut dyn Conductor) -> Result<String, String> {
         let was_there = self.targets.all.contains_key(&target.pid);
         self.take_on(target.pid).map_err(|error| error.to_string())?;
         let is_it =
             |looked: &Looked| looked.target.start_ticks == target.start_ticks && looked.target.uid == target.uid;
-        match self.targets.all.get(&target.pid) {
-            Some(looked) if is_it(looked) => Ok("added".to_owned()),
-            _ => {
-                if !was_there {
-                    self.targets.all.remove(&target.pid);
-                }
-                Err(format!("process {} has ended", target.pid))
+        let answer = match self.targets.all.get(&target.pid) {
+            Some(looked) if is_it(looked) => self.claim(target.pid, conductor).map(|()| "added".to_owned()),
+            _ => Err(format!("process {} has ended", target.pid)),
+        };
+        if answer.is_err() && !was_there {
+            self.targets.all.remove(&target.pid);
+        }
+        answer
+    }
+
+    /// A process that is looked after is ours from now on; a dry run places none.
+    fn claim(&mut self, pid: u32, conductor: &mut dyn Conductor) -> Result<(), String> {
+        if !self.options.dry_run
+            && let Some(looked) = self.targets.all.get_mut(&pid).filter(|looked| !looked.is_claimed)
+        {
+            conductor.claim(Some(pid))?;
+            looked.is_claimed = true;
+        }
+        Ok(())
+    }
+
+    /// Claims whoever came since the last time; whoever is another's is let go, and that is told.
+    fn claim_new(&mut self, conductor: &mut dyn Conductor) {
+        let new = |looked: &&Looked| !looked.is_claimed;
+        let pids: Vec<u32> = self.targets.all.values().filter(new).map(|looked| looked.target.pid).collect();
+        for pid in pids {
+            if let Err(why) = self.claim(pid, conductor) {
+                self.targets.all.remove(&pid);
+                self.trouble(why, conductor);
             }
         }
     }

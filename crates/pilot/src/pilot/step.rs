@@ -198,7 +198,7 @@ impl Pilot {
             return 0;
         }
         let count = orders.len();
-        let done = self.hands.carry_out(orders, &mut self.targets, &mut || true);
+        let done = self.hands.carry_out(orders, &mut self.targets, conductor, &mut || true);
         self.settle(decision, done, false, conductor);
         self.want_evidence();
         count
@@ -288,6 +288,8 @@ impl Pilot {
             self.trouble(trouble, conductor);
         }
         if !is_undo {
+            let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
+            self.undo_threads.extend(done.threads.iter().take(room).cloned());
             self.judged.push(decision);
             self.harm.changed(done.took_ns as f64);
             self.outcomes.append(&mut done.outcomes);
@@ -297,7 +299,7 @@ impl Pilot {
             decision,
             undo: is_undo,
             pages: done.pages,
-            threads_moved: done.threads_moved,
+            threads_moved: done.threads.len() as u64 + done.threads_taken_back,
             threads_refused: done.threads_refused,
             moved_bytes: done.moved_bytes,
             took_ns: done.took_ns,
@@ -309,6 +311,7 @@ impl Pilot {
     fn judged(&mut self, judgement: &Judgement, conductor: &mut dyn Conductor) {
         let decisions = std::mem::take(&mut self.judged);
         let undo = std::mem::take(&mut self.undo);
+        let undo_threads = std::mem::take(&mut self.undo_threads);
         let windows = |(mean, windows): (f64, usize)| event::Windows {
             windows: windows as u64,
             elapsed_ns: windows as u64 * self.interval.as_nanos() as u64,
@@ -334,7 +337,9 @@ impl Pilot {
             to: usize::from(*home),
         };
         let orders: Vec<Order> = undo.iter().map(back).collect();
-        let done = self.hands.carry_out(orders, &mut self.targets, &mut || true);
+        let threads_taken_back = self.hands.take_back(&undo_threads, &mut self.targets, conductor);
+        let done = self.hands.carry_out(orders, &mut self.targets, conductor, &mut || true);
+        let done = Done { threads_taken_back, ..done };
         self.settle(decisions.last().copied().unwrap_or(0), done, true, conductor);
     }
 

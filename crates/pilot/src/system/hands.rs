@@ -8,8 +8,6 @@ use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::PageFate;
 use numapilot_kernel::actuator::Tally;
 use numapilot_kernel::actuator::Wish;
-use numapilot_kernel::affinity;
-use numapilot_kernel::affinity::CpuMask;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action;
@@ -17,6 +15,10 @@ use numapilot_placement::Outcome;
 use numapilot_placement::PageSize;
 use numapilot_placement::Refusal;
 
+use super::binding::Binder;
+use super::binding::ThreadMove;
+use super::binding::ThreadOrder;
+use super::keeper::Keeper;
 use super::targets::Looked;
 use super::targets::Targets;
 use crate::event::PageOutcomes;
@@ -38,8 +40,10 @@ pub struct Done {
     /// Nanoseconds in the calls that move.
     pub took_ns: u64,
     /// Threads that were moved.
-    pub threads_moved: u64,
-    /// Threads that could not be.
+    pub threads: Vec<ThreadMove>,
+    /// Threads whose move was taken back.
+    pub threads_taken_back: u64,
+    /// Threads that could not be moved.
     pub threads_refused: u64,
     /// What the system refused, in words.
     pub troubles: Vec<String>,
@@ -50,7 +54,7 @@ pub struct Done {
 pub struct Hands {
     mover: Mover,
     ids: Vec<NodeId>,
-    cpus: Vec<CpuMask>,
+    binder: Binder,
 }
 
 /// A page order on its way: which order, where its wishes begin, and how many they are.
@@ -67,15 +71,22 @@ impl Hands {
         Hands {
             mover: Mover::new(options),
             ids: machine.nodes().iter().map(|node| node.id).collect(),
-            cpus: machine.nodes().iter().map(|node| node.cpus.iter().copied().collect()).collect(),
+            binder: Binder::new(machine),
         }
     }
 
     /// Carries orders out. Orders of one process's pages are gathered, so that they make few calls.
-    pub fn carry_out(&mut self, orders: Vec<Action>, targets: &mut Targets, goes_on: &mut dyn FnMut() -> bool) -> Done {
+    pub fn carry_out(
+        &mut self,
+        orders: Vec<Action>,
+        targets: &mut Targets,
+        keeper: &mut dyn Keeper,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Done {
         let mut done = Done::default();
         let mut results: Vec<Result<f64, Refusal>> = vec![Err(Refusal::Unsupported); orders.len()];
         let mut by_process: BTreeMap<u32, (Vec<Wish>, Vec<Part>)> = BTreeMap::new();
+        let mut threads: Vec<(usize, ThreadOrder)> = Vec::new();
         for (order, action) in orders.iter().enumerate() {
             match action {
                 Action::Migrate { page, to } => {
@@ -86,12 +97,14 @@ impl Hands {
                     wishes.extend((page.page..page.page + count).map(|page| Wish { to, address: page * 4096 }));
                 }
                 Action::MoveThread { thread, to } => {
-                    results[order] = self.move_thread(*thread, *to, targets, &mut done);
+                    threads.push((order, ThreadOrder { thread: *thread, to: *to }));
                 }
                 // A stock kernel offers no way to do these to another process.
                 Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
             }
         }
+        // Threads first: what the kernel allocates for them meanwhile is then at home.
+        self.move_threads(&threads, targets, keeper, (&mut done, &mut results));
         for (process, (wishes, parts)) in by_process {
             self.move_pages(process, &wishes, &parts, targets, (&mut done, &mut results), goes_on);
         }
@@ -155,63 +168,32 @@ impl Hands {
         }
     }
 
-    /// Threads go only where they might run before we came.
-    fn move_thread(&self, number: u32, to: usize, targets: &mut Targets, done: &mut Done) -> Result<f64, Refusal> {
-        let mut threads = targets.all.values_mut().flat_map(|looked| looked.threads.iter_mut());
-        let Some((tid, thread)) = threads.find(|(_, thread)| thread.number == number) else {
-            done.threads_refused += 1;
-            return Err(Refusal::Gone);
-        };
-        let begun = std::time::Instant::now();
-        let result = move_to(*tid, &self.cpus[to], &mut thread.mask_before);
-        match result {
-            Ok(true) => {
-                thread.node = to;
-                done.threads_moved += 1;
-                Ok(begun.elapsed().as_nanos() as f64)
-            }
-            Ok(false) => {
-                done.threads_refused += 1;
-                Err(Refusal::Unsupported)
-            }
-            Err(error) => {
-                done.threads_refused += 1;
-                let gone = matches!(error, KernelError::Gone { .. });
-                if !gone {
-                    done.troubles.push(format!("thread {tid}: {error}"));
-                }
-                Err(if gone { Refusal::Gone } else { Refusal::Unsupported })
-            }
+    fn move_threads(
+        &self,
+        orders: &[(usize, ThreadOrder)],
+        targets: &mut Targets,
+        keeper: &mut dyn Keeper,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+    ) {
+        let wanted: Vec<ThreadOrder> = orders.iter().map(|(_, order)| *order).collect();
+        let mut moves = self.binder.carry_out(&wanted, targets, keeper);
+        for ((order, _), result) in orders.iter().zip(moves.results) {
+            done.threads_refused += u64::from(result.is_err());
+            results[*order] = result;
         }
+        done.threads = moves.moved;
+        done.troubles.append(&mut moves.troubles);
     }
 
-    /// Lets every thread run where it might before. Returns how many.
-    pub fn release_threads(&self, targets: &mut Targets) -> u64 {
-        let mut released = 0;
-        for looked in targets.all.values_mut() {
-            for (tid, thread) in &mut looked.threads {
-                if let Some(mask) = thread.mask_before.take() {
-                    released += u64::from(affinity::set_thread(*tid, &mask).is_ok());
-                }
-            }
-        }
-        released
+    /// Takes moves of threads back.
+    pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, keeper: &mut dyn Keeper) -> u64 {
+        self.binder.take_back(moves, targets, keeper)
     }
-}
 
-/// False where the thread may not run on that node.
-fn move_to(tid: u32, cpus: &CpuMask, before: &mut Option<CpuMask>) -> Result<bool, KernelError> {
-    let own = match before {
-        Some(mask) => mask.clone(),
-        None => affinity::of_thread(tid)?,
-    };
-    let allowed = own.and(cpus);
-    if allowed.is_empty() {
-        return Ok(false);
+    /// Lets the threads of one process (`None`: of all) run where they might before. Returns how many.
+    pub fn release_threads(&self, pid: Option<u32>, targets: &mut Targets, keeper: &mut dyn Keeper) -> u64 {
+        self.binder.release(pid, targets, keeper)
     }
-    affinity::set_thread(tid, &allowed)?;
-    before.get_or_insert(own);
-    Ok(true)
 }
 
 /// An order's result: its pages' fates, the first one's where they differ and none moved.
@@ -248,6 +230,7 @@ mod tests {
     use numapilot_placement::PageKey;
 
     use super::*;
+    use crate::system::keeper::tests::Kept;
 
     #[test]
     fn every_order_has_an_outcome() {
@@ -264,7 +247,7 @@ mod tests {
             Action::MoveThread { thread: 4711, to: 0 },
             Action::Split { page: page(number) },
         ];
-        let done = hands.carry_out(orders.clone(), &mut targets, &mut || true);
+        let done = hands.carry_out(orders.clone(), &mut targets, &mut Kept::default(), &mut || true);
         assert_eq!(done.outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), orders);
         assert_eq!(done.outcomes[1].result, Err(Refusal::Gone));
         assert_eq!(done.outcomes[2].result, Err(Refusal::Gone));

@@ -1,8 +1,10 @@
 //! What touches the running system: the processes looked after ([`targets`]), evidence from the kernel ([`eyes`]), loaded latencies ([`probes`]), carrying
-//! orders out ([`hands`]), settings that are changed and put back ([`settings`]).
+//! orders out ([`hands`], threads by [`binding`]), settings that are changed and put back ([`settings`]), and whoever keeps what was ([`keeper`]).
 
+pub mod binding;
 pub mod eyes;
 pub mod hands;
+pub mod keeper;
 pub mod probes;
 pub mod settings;
 pub mod targets;

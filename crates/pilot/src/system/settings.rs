@@ -3,32 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::keeper::Keeper;
 use crate::event::Setting;
 use crate::event::SettingDone;
-
-/// Whoever keeps what was, so that it can be put back even if this process is killed.
-pub trait Keeper {
-    /// A setting is about to be changed, for the first time or once more. When this returns, what it was and will be is kept safely.
-    ///
-    /// # Errors
-    /// It cannot be kept: the setting is then left as it is.
-    fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String>;
-
-    /// It is as it was again.
-    fn restored(&mut self, file: &str);
-}
-
-/// Keeps nothing: what is changed is put back when the loop ends, unless it is killed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoKeeper;
-
-impl Keeper for NoKeeper {
-    fn will_change(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn restored(&mut self, _: &str) {}
-}
 
 /// The kernel's NUMA balancing: whether it is on.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -114,23 +91,7 @@ mod tests {
     //! Files in a folder of our own.
 
     use super::*;
-
-    #[derive(Default)]
-    struct Kept(Vec<(String, String)>);
-
-    impl Keeper for Kept {
-        fn will_change(&mut self, file: &str, was: &str, _: &str) -> Result<(), String> {
-            assert_eq!(read(file).as_deref(), Some(was), "kept before it is changed");
-            if !self.0.iter().any(|(kept, _)| kept == file) {
-                self.0.push((file.to_owned(), was.to_owned()));
-            }
-            Ok(())
-        }
-
-        fn restored(&mut self, file: &str) {
-            self.0.retain(|(kept, _)| kept != file);
-        }
-    }
+    use crate::system::keeper::tests::Kept;
 
     #[test]
     fn what_is_changed_is_kept_and_put_back() {
@@ -144,7 +105,7 @@ mod tests {
         assert!(settings.set(&a, "1", &mut keeper).unwrap().is_some());
         assert!(settings.set(&b, "100", &mut keeper).unwrap().is_some());
         assert!(settings.set(&b, "200", &mut keeper).unwrap().is_some());
-        assert_eq!(keeper.0, [(a.clone(), "0".to_owned()), (b.clone(), "1000".to_owned())]);
+        assert_eq!(keeper.files, [(a.clone(), "0".to_owned()), (b.clone(), "1000".to_owned())]);
         fs::write(&a, "2").unwrap();
         let done = settings.put_all_back(&mut keeper);
         assert_eq!(
@@ -152,7 +113,7 @@ mod tests {
             [SettingDone::Restored, SettingDone::LeftAlone]
         );
         assert_eq!((read(&a).unwrap().as_str(), read(&b).unwrap().as_str()), ("2", "1000"));
-        assert!(keeper.0.is_empty() && settings.put_all_back(&mut keeper).is_empty());
+        assert!(keeper.files.is_empty() && settings.put_all_back(&mut keeper).is_empty());
         assert!(settings.set(&path("none"), "1", &mut keeper).unwrap_err().contains("none"));
     }
 }

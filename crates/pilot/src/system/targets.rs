@@ -6,7 +6,6 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::KernelError;
-use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::census;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::pagemap::PageMap;
@@ -14,6 +13,7 @@ use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
+use super::binding::Bound;
 use crate::event::Target;
 use crate::evidence::homes::Homes;
 use crate::evidence::table::PageId;
@@ -37,8 +37,10 @@ pub struct Thread {
     ran_ns: u64,
     /// Share of the time between the last two looks for which it ran.
     pub busy: f64,
-    /// Where it might run before it was moved; `None`: it was not.
-    pub mask_before: Option<CpuMask>,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// What we did to it; `None`: nothing.
+    pub bound: Option<Bound>,
 }
 
 /// A process.
@@ -66,6 +68,8 @@ pub struct Looked {
     pub moved_bytes: u64,
     /// When its pages were first asked after, in nanoseconds of the kernel's raw monotonic clock: faults before that say nothing of uses.
     pub known_since_ns: u64,
+    /// It is ours to place: no other numapilot looks after it.
+    pub is_claimed: bool,
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -142,6 +146,7 @@ impl Targets {
             samples: (0, 0),
             moved_bytes: 0,
             known_since_ns: u64::MAX,
+            is_claimed: false,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
@@ -218,9 +223,14 @@ fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine, since:
     for tid in tids {
         let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
         let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
+        let start_ticks = stat.start_ticks;
+        // A thread's number comes again too.
+        if looked.threads.get(&tid).is_some_and(|thread| thread.start_ticks != start_ticks) {
+            looked.threads.remove(&tid);
+        }
         let thread = looked.threads.entry(tid).or_insert_with(|| {
             *next_thread += 1;
-            Thread { number: *next_thread, node, ran_ns, busy: 0.0, mask_before: None }
+            Thread { number: *next_thread, node, ran_ns, busy: 0.0, start_ticks, bound: None }
         });
         let ran = ran_ns.saturating_sub(thread.ran_ns) as f64;
         thread.busy = if since.is_zero() { 0.0 } else { (ran / since.as_nanos() as f64).min(1.0) };

@@ -61,6 +61,7 @@ pub struct Keeper<S: System> {
     system: S,
     folder: PathBuf,
     record: Record,
+    prune_at: usize,
     /// Held as long as this lives.
     _lock: File,
 }
@@ -78,7 +79,7 @@ impl<S: System> Keeper<S> {
             .map_err(|source| ServiceError::file(folder, "make this folder for what has to be put back", source))?;
         let lock = lock(folder)?;
         let record = read(&folder.join(FILE))?.unwrap_or_default();
-        let mut keeper = Keeper { system, folder: folder.to_owned(), record, _lock: lock };
+        let mut keeper = Keeper { system, folder: folder.to_owned(), record, prune_at: MANY, _lock: lock };
         if keeper.record.boot != keeper.system.boot() {
             keeper.record.changes.clear();
         }
@@ -88,6 +89,24 @@ impl<S: System> Keeper<S> {
         Ok((keeper, done))
     }
 
+    /// The folder of state.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a folder holds something to be put back.
+    #[must_use]
+    pub fn has_record(folder: &Path) -> bool {
+        folder.join(FILE).exists()
+    }
+
+    /// Whether a process works with a folder.
+    #[must_use]
+    pub fn is_held(folder: &Path) -> bool {
+        folder.join(LOCK).exists() && matches!(lock(folder), Err(ServiceError::Taken { .. }))
+    }
+
     /// Settings are about to be changed: what each holds, and what it will hold. When this returns, that is with the disk. To be called before every
     /// change.
     ///
@@ -95,6 +114,10 @@ impl<S: System> Keeper<S> {
     /// The record cannot be written: then nothing may be changed.
     pub fn intend(&mut self, changes: &[(Setting, String, String)]) -> Result<(), ServiceError> {
         let mut record = self.record.clone();
+        if record.changes.len() >= self.prune_at {
+            record.changes.retain(|change| !matches!(self.system.read(&change.setting), Ok(None)));
+            self.prune_at = MANY.max(record.changes.len() * 2);
+        }
         for (setting, held, value) in changes {
             note(&mut record, setting, held, value, &self.system);
         }
@@ -117,12 +140,12 @@ impl<S: System> Keeper<S> {
         Ok(())
     }
 
-    /// A setting is as it was again, or no longer ours to put back.
+    /// Settings are as they were again, or no longer ours to put back.
     ///
     /// # Errors
-    /// The record cannot be written: the next start looks at the setting once more, and finds nothing to do.
-    pub fn settled(&mut self, setting: &Setting) -> Result<(), ServiceError> {
-        self.record.changes.retain(|change| change.setting != *setting);
+    /// The record cannot be written: the next start looks at them once more, and finds nothing to do.
+    pub fn settled(&mut self, settings: &[Setting]) -> Result<(), ServiceError> {
+        self.record.changes.retain(|change| !settings.contains(&change.setting));
         self.write_record()
     }
 
@@ -212,6 +235,9 @@ impl<S: System> Keeper<S> {
 }
 
 const FILE: &str = "changed.json";
+const LOCK: &str = "lock";
+/// Changes on record, beyond which those are looked for that belong to what is gone.
+const MANY: usize = 256;
 
 fn failed(setting: &Setting, held: String, error: &io::Error) -> Done {
     Done { setting: setting.clone(), was: held.clone(), now: held, done: SettingDone::Failed, why: error.to_string() }
@@ -248,7 +274,7 @@ fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
 
 /// One process at a time.
 fn lock(folder: &Path) -> Result<File, ServiceError> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = open.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
     // SAFETY: `file` is open; the lock goes with its last descriptor.

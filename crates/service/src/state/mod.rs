@@ -2,16 +2,22 @@
 //!
 //! The order is the contract: first the record (old and new value, with the disk), then the change. Putting back compares first: a setting that holds
 //! neither our value nor the old one was changed by somebody else since, and is left alone. A record of an earlier boot is void, as its settings
-//! are. One process at a time works with a folder of state (a lock that goes with the process).
+//! are. One process at a time works with a folder of state (a lock that goes with the process), and one at a time with a process of the machine, or with
+//! its settings ([`Claims`]); what a killed one left is put back by the next, whatever folder that one works with ([`folders`]).
 
+mod claims;
+pub mod folders;
 mod keeper;
+mod record;
 mod system;
 
 use serde::Deserialize;
 use serde::Serialize;
 
+pub use claims::Claims;
 pub use keeper::Done;
 pub use keeper::Keeper;
+pub use record::Record;
 pub use system::Live;
 pub use system::System;
 

@@ -1,0 +1,292 @@
+//! Who places which processes of this machine, and who changes its settings: locks of bytes in one file at a fixed place, so that two daemons with
+//! different folders of state cannot work against each other, and put back in the wrong order.
+//!
+//! Byte 0 stands for the settings, byte N for process N, and all from 1 on for the whole machine. The locks are those of fcntl(2): they go with the
+//! process, whatever ends it, and the kernel names the holder. One file for root and one for each other user; root's is readable, so that users see what
+//! root's daemon has. A lock that somebody else put into root's file counts for nothing.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use numapilot_kernel::task;
+
+use crate::error::ServiceError;
+use crate::places::Places;
+
+/// Name of the file.
+const FILE: &str = "claims";
+/// The byte of the settings.
+const SETTINGS: i64 = 0;
+
+/// What this process has claimed. One of these per process: closing any descriptor of the file gives all of its locks up.
+#[derive(Debug)]
+pub struct Claims {
+    file: File,
+    uid: u32,
+    has_all: bool,
+    has_settings: bool,
+    /// Where other users' files are; tests have their own.
+    place_of: fn(u32) -> PathBuf,
+}
+
+/// The holder of a lock: its process, 0 where the kernel cannot tell (another container's).
+type Holder = u32;
+
+impl Claims {
+    /// Opens the file in this user's fixed folder, and makes both if need be.
+    ///
+    /// # Errors
+    /// They cannot be made, or the folder is not this user's alone.
+    pub fn open() -> Result<Claims, ServiceError> {
+        // SAFETY: has no preconditions.
+        let uid = unsafe { libc::geteuid() };
+        Claims::open_in(&Places::machine(uid), uid, Places::machine)
+    }
+
+    fn open_in(folder: &Path, uid: u32, place_of: fn(u32) -> PathBuf) -> Result<Claims, ServiceError> {
+        own_folder(folder, uid)?;
+        let path = folder.join(FILE);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o644).custom_flags(libc::O_NOFOLLOW);
+        let file = options
+            .open(&path)
+            .map_err(|source| ServiceError::file(&path, "say what is placed by this process", source))?;
+        Ok(Claims { file, uid, has_all: false, has_settings: false, place_of })
+    }
+
+    /// The machine's settings are ours to change from now on. True: they were not before.
+    ///
+    /// # Errors
+    /// Another process changes them; in words that name it.
+    pub fn settings(&mut self) -> Result<bool, String> {
+        if self.has_settings {
+            return Ok(false);
+        }
+        match self.lock(SETTINGS, 1)? {
+            Some(holder) => Err(format!("{} changes the kernel's settings already", named(holder))),
+            None => {
+                self.has_settings = true;
+                Ok(true)
+            }
+        }
+    }
+
+    /// A process (`None`: every one) is ours to place from now on.
+    ///
+    /// # Errors
+    /// Another numapilot places it; in words that name that one, and what to do.
+    pub fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+        let Some(pid) = pid else {
+            self.has_all = match self.lock(1, 0)? {
+                None => true,
+                Some(holder) => return Err(refusal(holder, "processes of this machine")),
+            };
+            return Ok(());
+        };
+        let what = format!("process {pid}");
+        if let Some(holder) = self.elsewhere(pid) {
+            return Err(refusal(holder, &what));
+        }
+        if self.has_all {
+            return Ok(());
+        }
+        self.lock(i64::from(pid), 1)?.map_or(Ok(()), |holder| Err(refusal(holder, &what)))
+    }
+
+    /// A process is no longer ours.
+    pub fn unclaim(&mut self, pid: u32) {
+        if !self.has_all {
+            let mut lock = flock(libc::F_UNLCK, i64::from(pid), 1);
+            // SAFETY: the descriptor is open and the structure is ours. Giving up what is not held is no error.
+            unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw mut lock) };
+        }
+    }
+
+    /// Takes a lock. `Some`: who has it. What cannot be locked because of somebody who has no say is taken for ours.
+    fn lock(&self, first: i64, length: i64) -> Result<Option<Holder>, String> {
+        let mut lock = flock(libc::F_WRLCK, first, length);
+        // SAFETY: the descriptor is open and the structure is ours.
+        if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw mut lock) } == 0 {
+            return Ok(None);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EAGAIN) => {
+                let holder = holder(&self.file, libc::F_WRLCK, first, length).unwrap_or(0);
+                Ok(Some(holder).filter(|holder| has_say(*holder, self.uid)))
+            }
+            _ => Err(format!("nobody can say who else is at work here: locking {FILE} failed ({error})")),
+        }
+    }
+
+    /// Who else places this process by another user's file: root for a user's, its user for root.
+    fn elsewhere(&self, pid: u32) -> Option<Holder> {
+        let other = if self.uid == 0 { task::user_of(pid)? } else { 0 };
+        if other == self.uid {
+            return None;
+        }
+        let path = (self.place_of)(other).join(FILE);
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+        let facts = file.metadata().ok().filter(|facts| facts.is_file() && facts.uid() == other)?;
+        holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| has_say(*holder, facts.uid()))
+    }
+}
+
+fn flock(kind: libc::c_int, first: i64, length: i64) -> libc::flock {
+    // SAFETY: a structure of integers, for which zeroes are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    (lock.l_start, lock.l_len) = (first, length);
+    lock
+}
+
+/// Who holds a lock that would be in the way of this one.
+fn holder(file: &File, kind: libc::c_int, first: i64, length: i64) -> Option<Holder> {
+    let mut lock = flock(kind, first, length);
+    // SAFETY: the descriptor is open and the structure is ours.
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } == 0;
+    (asked && lock.l_type != libc::F_UNLCK as libc::c_short).then(|| u32::try_from(lock.l_pid).unwrap_or(0))
+}
+
+/// Locks in a user's file are that user's, or root's, or of a process that cannot be seen from here.
+fn has_say(holder: Holder, uid: u32) -> bool {
+    let user = task::user_of(holder);
+    holder == 0 || user.is_none_or(|user| user == uid || user == 0)
+}
+
+fn named(holder: Holder) -> String {
+    match holder {
+        0 => "a numapilot of another container".to_owned(),
+        pid => format!("numapilot (process {pid})"),
+    }
+}
+
+fn refusal(holder: Holder, what: &str) -> String {
+    format!("{} looks after {what} already; steer that one with `numapilot ctl`, or end it first", named(holder))
+}
+
+/// A folder that only this user can write to.
+fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
+    let doing = "make this folder, in which processes of numapilot find each other";
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|source| ServiceError::file(folder, doing, source))?;
+    let facts = std::fs::symlink_metadata(folder).map_err(|source| ServiceError::file(folder, doing, source))?;
+    if facts.is_dir() && facts.uid() == uid && facts.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(ServiceError::Content {
+        path: folder.to_owned(),
+        line: None,
+        what: format!("this folder has to be user {uid}'s, and written by nobody else; remove it, and it will be made anew"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Locks are a process's own, so the other daemon is another process: this test program, started again to hold claims until its input ends.
+
+    use std::io::BufRead;
+    use std::io::BufReader;
+    use std::process::Child;
+    use std::process::Command;
+    use std::process::Stdio;
+
+    use super::*;
+
+    const HOLD: &str = "NUMAPILOT_TEST_HOLDS_CLAIMS";
+
+    fn nowhere(_: u32) -> PathBuf {
+        PathBuf::from("/nonexistent")
+    }
+
+    fn uid() -> u32 {
+        // SAFETY: has no preconditions.
+        unsafe { libc::geteuid() }
+    }
+
+    fn open(folder: &Path) -> Claims {
+        Claims::open_in(folder, uid(), nowhere).unwrap()
+    }
+
+    struct Other(Child);
+
+    impl Other {
+        /// Another process that claims these: a number, `all` or `settings`.
+        fn holding(folder: &Path, what: &str) -> Other {
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "state::claims::tests::hold", "--nocapture", "--ignored"])
+                .env(HOLD, format!("{what} {}", folder.display()))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.map_while(Result::ok).any(|line| line.contains("held")), "it holds {what}");
+            Other(child)
+        }
+    }
+
+    impl Drop for Other {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Not a test: what [`Other`] runs.
+    #[test]
+    #[ignore = "the other process of the tests here"]
+    fn hold() {
+        let Ok(what) = std::env::var(HOLD) else { return };
+        let (what, folder) = what.split_once(' ').unwrap();
+        let mut claims = open(Path::new(folder));
+        match what {
+            "settings" => assert!(claims.settings().unwrap()),
+            "all" => claims.claim(None).unwrap(),
+            pid => claims.claim(Some(pid.parse().unwrap())).unwrap(),
+        }
+        eprintln!("holding");
+        io::Write::write_all(&mut io::stdout(), b"held\n").unwrap();
+        let _ = io::stdin().lines().count();
+    }
+
+    #[test]
+    fn what_another_places_is_refused_by_its_name_until_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("run");
+        let mut claims = open(&folder);
+        for (what, claimed) in [("4711", Some(4711)), ("4711", None), ("all", Some(12)), ("all", None)] {
+            let other = Other::holding(&folder, what);
+            let refused = claims.claim(claimed).unwrap_err();
+            assert!(refused.contains(&format!("process {})", other.0.id())) && refused.contains("numapilot ctl"), "{refused}");
+            assert_eq!(claims.claim(Some(4712)).is_ok(), what != "all");
+            claims.unclaim(4712);
+            drop(other);
+            claims.claim(claimed).unwrap();
+            claims = open(&folder);
+        }
+        let other = Other::holding(&folder, "settings");
+        let refused = claims.settings().unwrap_err();
+        assert!(refused.contains(&other.0.id().to_string()), "{refused}");
+        claims.claim(None).unwrap();
+        drop(other);
+        assert!(claims.settings().unwrap() && !claims.settings().unwrap());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = Claims::open_in(folder.path(), uid(), nowhere).unwrap_err().to_string();
+        assert!(error.contains("nobody else"), "{error}");
+    }
+}

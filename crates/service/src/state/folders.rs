@@ -1,0 +1,136 @@
+//! Which folders of state there are on this machine: a list at a fixed place, so that what a killed daemon has left changed is put back by the next one,
+//! whatever folder that one works with.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use super::Done;
+use super::Keeper;
+use super::System;
+use crate::error::ServiceError;
+
+/// The list, in the folder of [`crate::Places::machine`].
+const LIST: &str = "folders";
+/// Daemons of one user that have no folder of their own.
+const BESIDE_MAX: u32 = 64;
+
+/// Takes a folder of state: `wanted`, or, where another process has that and `beside`, a free one beside it. Before, everything is put back that daemons
+/// which were killed have left changed, whatever folders they worked with, the last one first. `machine` is where the list is.
+///
+/// # Errors
+/// The folder is another's, or cannot be written.
+pub fn take<S: System + Clone>(
+    machine: &Path,
+    wanted: &Path,
+    beside: bool,
+    system: &S,
+) -> Result<(Keeper<S>, Vec<Done>), ServiceError> {
+    // Held until the folder is ours: of two that start at once, one waits.
+    let _turn = turn(machine)?;
+    let mut done = put_back_orphans(machine, system)?;
+    let (keeper, own) = if beside { first_free(wanted, system)? } else { Keeper::open(wanted, system.clone())? };
+    done.extend(own);
+    let mut list = read(machine);
+    if !list.iter().any(|folder| folder == keeper.folder()) {
+        list.push(keeper.folder().to_owned());
+        write(machine, &list)?;
+    }
+    Ok((keeper, done))
+}
+
+/// Puts back what killed daemons have left changed since this one began.
+///
+/// # Errors
+/// The list cannot be written.
+pub fn put_back<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec<Done>, ServiceError> {
+    let _turn = turn(machine)?;
+    put_back_orphans(machine, system)
+}
+
+fn put_back_orphans<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec<Done>, ServiceError> {
+    let before = read(machine);
+    let (mut done, mut left) = (Vec::new(), Vec::new());
+    for folder in before.iter().rev() {
+        if !Keeper::<S>::has_record(folder) {
+            // Nothing to put back; a living daemon's that has changed nothing yet stays on the list.
+            if Keeper::<S>::is_held(folder) {
+                left.push(folder.clone());
+            }
+            continue;
+        }
+        match Keeper::open(folder, system.clone()) {
+            Ok((keeper, restored)) => {
+                done.extend(restored);
+                if Keeper::<S>::has_record(keeper.folder()) {
+                    left.push(folder.clone());
+                }
+            }
+            // A living daemon's, or a damaged one, which whoever works there next will hear of.
+            Err(_) => left.push(folder.clone()),
+        }
+    }
+    left.reverse();
+    if left != before {
+        write(machine, &left)?;
+    }
+    Ok(done)
+}
+
+fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(Keeper<S>, Vec<Done>), ServiceError> {
+    let mut taken = None;
+    for number in 1..=BESIDE_MAX {
+        let folder = match number {
+            1 => wanted.to_owned(),
+            _ => wanted.with_file_name(format!(
+                "{}-{number}",
+                wanted.file_name().unwrap_or_default().to_string_lossy()
+            )),
+        };
+        match Keeper::open(&folder, system.clone()) {
+            Err(error @ ServiceError::Taken { .. }) => taken = Some(error),
+            other => return other,
+        }
+    }
+    Err(taken.unwrap_or(ServiceError::Taken { path: wanted.to_owned(), pid: 0 }))
+}
+
+/// One at a time looks at the list.
+fn turn(machine: &Path) -> Result<File, ServiceError> {
+    let path = machine.join(format!("{LIST}.lock"));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(&path).map_err(|source| ServiceError::file(&path, "take the lock", source))?;
+    // SAFETY: `file` is open. Whoever has the lock holds it for some milliseconds.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        return Err(ServiceError::file(&path, "take the lock", io::Error::last_os_error()));
+    }
+    Ok(file)
+}
+
+fn read(machine: &Path) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let text = std::fs::read(machine.join(LIST)).unwrap_or_default();
+    let lines = text.split(|&byte| byte == b'\n').filter(|line| line.first() == Some(&b'/'));
+    lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
+}
+
+fn write(machine: &Path, list: &[PathBuf]) -> Result<(), ServiceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let (file, temporary) = (machine.join(LIST), machine.join(format!("{LIST}.tmp")));
+    let write = || -> io::Result<()> {
+        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        for folder in list {
+            out.write_all(folder.as_os_str().as_bytes())?;
+            out.write_all(b"\n")?;
+        }
+        out.sync_all()?;
+        std::fs::rename(&temporary, &file)
+    };
+    write().map_err(|source| ServiceError::file(&file, "note where is kept what has to be put back", source))
+}
