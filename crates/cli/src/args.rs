@@ -21,6 +21,7 @@ use clap::builder::TypedValueParser;
 use numapilot_report::export::Table;
 use numapilot_report::pictures::View;
 
+pub use balance::AdviseArgs;
 pub use balance::BalanceArgs;
 pub use balance::MoveArgs;
 pub use check::CheckArgs;
@@ -103,6 +104,8 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Move a process's pages from some nodes to others
     Move(MoveArgs),
+    /// Say on which nodes a program with a given demand would run best, as `numad -w` does
+    Advise(AdviseArgs),
     /// Place the memory and threads of running programs, and undo what does not help
     Balance(Box<BalanceArgs>),
     /// Compile C with memory-access call-outs (all arguments go to the compiler)

@@ -8,6 +8,8 @@
 pub mod actuator;
 pub mod affinity;
 pub mod census;
+pub mod cgroup;
+pub mod cpu_time;
 mod error;
 pub mod maps;
 pub mod memory;

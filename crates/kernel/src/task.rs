@@ -79,6 +79,8 @@ pub struct Stat {
     pub start_ticks: u64,
     /// CPU on which it ran last.
     pub cpu: u32,
+    /// Clock ticks for which it ran, user and system; of a process, all of its threads, the ended ones too.
+    pub cpu_ticks: u64,
     /// Where its program's code and its stack begin, which another program image changes; 0 or 1 where the caller may not know.
     pub image: (u64, u64),
 }
@@ -117,6 +119,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         name,
         state: *fields.first()?.as_bytes().first()?,
         start_ticks: number(22)?,
+        cpu_ticks: number(14).unwrap_or(0).saturating_add(number(15).unwrap_or(0)),
         cpu: number(39).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(0),
         image: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
     })
@@ -210,7 +213,7 @@ mod tests {
         let line = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 5 18446744073709551615 111 222 333 0 0 0 0 0 0 0 0 17 3 0 0";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, 0));
-        assert_eq!(stat.image, (111, 333));
+        assert_eq!((stat.image, stat.cpu_ticks), ((111, 333), 11));
         assert_eq!(parse_stat(b"7 (x"), None);
         let own = std::process::id();
         assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);

@@ -10,6 +10,7 @@ pub mod event;
 pub mod evidence;
 pub mod harm;
 pub mod observe;
+pub mod packer;
 pub mod packing;
 pub mod pilot;
 pub mod status;

@@ -65,6 +65,7 @@ Examples:
   numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup
   numapilot balance --system --policy carrefour          everything
   numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
+  numapilot balance --system --pack                      whole processes onto nodes: numad's job
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
@@ -81,6 +82,9 @@ pub struct BalanceArgs {
     /// Every process of this machine
     #[arg(long)]
     pub system: bool,
+    /// Place whole processes by their demand of processors and memory, in place of pages by a policy
+    #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "config"])]
+    pub pack: bool,
     /// Placement policy: NAME or NAME:OPTION=VALUE,...
     #[arg(long, value_name = "POLICY", default_value = "pilot")]
     pub policy: String,
@@ -135,6 +139,40 @@ pub struct BalanceArgs {
     pub command: Vec<OsString>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot advise -w 4                  nodes for a program with four busy threads: prints a list such as 0-1
+  numapilot advise -w 4:2048             and 2,048 MB of memory, as `numad -w` takes it
+  numactl -N $(numapilot advise -w 8) -m $(numapilot advise -w 8) ./app
+  numapilot advise -w 16:65536 --json    with the reason, and what each node has
+
+It looks for --sample at who uses the processors, and at the memory that nodes have left. Nodes that this process may not use (cpuset, affinity) are
+left out. Where the demand fits nowhere, the nodes that lose least are named, and that is said. docs/balance.md.")]
+pub struct AdviseArgs {
+    /// Processors, and megabytes of memory
+    #[arg(short = 'w', long = "want", value_name = "CPUS[:MB]", value_parser = want)]
+    pub want: (f64, u64),
+    /// For so long it looks at who uses the processors
+    #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "500ms")]
+    pub sample: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Processors, and bytes from megabytes (of 1,048,576).
+fn want(text: &str) -> Result<(f64, u64), String> {
+    let (cpus, megabytes) = text.split_once(':').unwrap_or((text, "0"));
+    let is_sound = |number: &f64| (0.0..1e6).contains(number);
+    let cpus = cpus.parse().ok().filter(is_sound).filter(|cpus| *cpus > 0.0);
+    let megabytes: Option<u64> = megabytes.parse().ok().filter(|megabytes| *megabytes < 1 << 40);
+    match (cpus, megabytes) {
+        (Some(cpus), Some(megabytes)) => Ok((cpus, megabytes << 20)),
+        _ => Err("give processors, and megabytes if you like: 4 or 4:2048".to_owned()),
+    }
+}
+
 /// What makes the loop a service.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "As a service (docs/service.md)")]
@@ -172,6 +210,14 @@ fn bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_demand_is_processors_and_megabytes() {
+        assert_eq!((want("4"), want("1.5:2048")), (Ok((4.0, 0)), Ok((1.5, 2 << 30))));
+        for wrong in ["", "0", "-1", "4:", "4:x", "4:1:2", "nan", "inf:1"] {
+            assert!(want(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn bytes_have_units() {

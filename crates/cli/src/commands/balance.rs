@@ -12,12 +12,15 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use numapilot_machine::Machine;
+use numapilot_pilot::conductor::Conductor;
 use numapilot_pilot::estimate;
 use numapilot_pilot::event::Event;
 use numapilot_pilot::event::Sink;
 use numapilot_pilot::event::Stop;
+use numapilot_pilot::packer::Packer;
 use numapilot_pilot::pilot::Options;
 use numapilot_pilot::pilot::Pilot;
+use numapilot_pilot::pilot::PilotError;
 use numapilot_pilot::pilot::Tunables;
 use numapilot_pilot::pilot::Who;
 use numapilot_pilot::status::Command;
@@ -31,6 +34,9 @@ use super::served;
 use crate::args::BalanceArgs;
 use crate::output;
 
+/// Between two looks of the packer: programs show what they demand in seconds, and numad takes 5 to 15.
+const PACK_EVERY: Duration = Duration::from_secs(2);
+
 /// Runs the loop; the program's status where there is one.
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let plan = match &arguments.service.config {
@@ -38,9 +44,14 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         None => served::Plan::of_arguments(arguments, options(arguments)),
     };
     let (machine, notes) = machine(plan.machine.as_deref())?;
-    let policy = policy_by_name(&plan.options.policy, &machine, plan.options.seed)?;
-    let mut pilot = Pilot::new(machine, policy, plan.options.clone(), &notes)?;
+    let mut runner: Box<dyn Runner> = if arguments.pack {
+        Box::new(Packer::new(machine, plan.options.clone())?)
+    } else {
+        let policy = policy_by_name(&plan.options.policy, &machine, plan.options.seed)?;
+        Box::new(Pilot::new(machine, policy, plan.options.clone(), &notes)?)
+    };
     let signals = Guard::install()?;
+    let of_full_file = disposition(libc::SIGXFSZ);
     let teller = Teller {
         signals,
         child: None,
@@ -52,30 +63,78 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         said: String::new(),
     };
     let mut teller = served::Served::start(teller, plan)?;
-    if let Err(error) = pilot.begin(&mut teller) {
+    if let Err(error) = runner.begin(&mut teller) {
         teller.end();
         return Err(error.into());
     }
     if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, &teller.inner.signals) {
+        match start(program, rest, &teller.inner.signals, of_full_file) {
             Ok(child) => {
-                // One that has ended already is no target: the loop then ends at once.
-                let _ = pilot.child(child.id());
+                runner.child(child.id());
                 teller.inner.child = Some(child);
             }
             Err(error) => {
-                pilot.give_up("the program could not be started", &mut teller);
+                runner.give_up("the program could not be started", &mut teller);
                 teller.end();
                 return Err(error);
             }
         }
     }
-    let stop = pilot.run(&mut teller);
+    let stop = runner.run(&mut teller);
     teller.end();
     if !arguments.json && !arguments.quiet {
         output::print(&summary(&stop))?;
     }
     teller.inner.exit_code()
+}
+
+/// What looks after programs: the loop, page by page, or the packer, process by process.
+trait Runner {
+    /// Changes what it takes to begin.
+    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError>;
+    /// The program that was started has this number.
+    fn child(&mut self, pid: u32);
+    /// Ends without having run.
+    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor);
+    /// Runs to its end.
+    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop;
+}
+
+impl Runner for Pilot {
+    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError> {
+        Pilot::begin(self, conductor)
+    }
+
+    fn child(&mut self, pid: u32) {
+        // One that has ended already is no target: the loop then ends at once.
+        let _ = Pilot::child(self, pid);
+    }
+
+    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor) {
+        Pilot::give_up(self, because, conductor);
+    }
+
+    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
+        Pilot::run(self, conductor)
+    }
+}
+
+impl Runner for Packer {
+    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError> {
+        Packer::begin(self, conductor)
+    }
+
+    fn child(&mut self, pid: u32) {
+        Packer::child(self, pid);
+    }
+
+    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor) {
+        Packer::end(self, because.to_owned(), conductor);
+    }
+
+    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
+        Packer::run(self, conductor)
+    }
 }
 
 /// This machine, with what the traffic model needs.
@@ -109,7 +168,7 @@ fn options(arguments: &BalanceArgs) -> Options {
         policy: arguments.policy.clone(),
         tunables: Tunables {
             max_harm: arguments.max_harm,
-            interval: arguments.interval,
+            interval: if arguments.pack { arguments.interval.max(PACK_EVERY) } else { arguments.interval },
             bytes_per_s: arguments.rate,
             keep_bytes: arguments.keep,
         },
@@ -123,21 +182,38 @@ fn options(arguments: &BalanceArgs) -> Options {
 }
 
 /// Starts a program under the loop's eyes, with the signals as they were.
-fn start(program: &OsString, rest: &[OsString], signals: &Guard) -> Result<Child> {
+fn start(
+    program: &OsString,
+    rest: &[OsString],
+    signals: &Guard,
+    of_full_file: libc::sighandler_t,
+) -> Result<Child> {
     let mut command = std::process::Command::new(program);
     command.args(rest);
     let replaced = signals.replaced();
     // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(move || {
-            // The daemon's journal may reach a limit of files' sizes and must not die of it; the program is as it would be without us.
-            for signal in replaced.iter().chain([&libc::SIGXFSZ]) {
+            for signal in &replaced {
                 libc::signal(*signal, libc::SIG_DFL);
             }
+            // The daemon's journal may reach a limit of files' sizes and must not die of it; the program is as it would be without us.
+            libc::signal(libc::SIGXFSZ, of_full_file);
             Ok(())
         });
     }
     command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+}
+
+/// Whether a signal is ignored, as it was inherited, or has its default.
+fn disposition(signal: libc::c_int) -> libc::sighandler_t {
+    // SAFETY: a structure of integers and pointers, for which zeroes are valid; the call only reads the signal's action into it.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action);
+        action
+    };
+    if action.sa_sigaction == libc::SIG_IGN { libc::SIG_IGN } else { libc::SIG_DFL }
 }
 
 /// Steers by signals, and tells what happens.

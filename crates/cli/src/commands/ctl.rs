@@ -64,13 +64,12 @@ fn text(report: &Report, look: Look) -> String {
     let because = if status.because.is_empty() { String::new() } else { format!(" ({})", clean(&status.because)) };
     let dry = if status.dry_run { ", dry run" } else { "" };
     let mut out = format!(
-        "{} {because}, policy {}{dry}, process {} for {}\n",
+        "{}{because}, policy {}{dry}, process {} for {}\n",
         look.strong(status.state.name()),
         clean(&status.policy),
         status.pid,
         units::time_ns(status.unix_ns.saturating_sub(status.started_unix_ns)),
-    )
-    .replace(" ,", ",");
+    );
     if !status.policy_says.is_empty() {
         let _ = writeln!(out, "  says      {}", clean(&status.policy_says));
     }

@@ -1,5 +1,6 @@
 //! One file per command: arguments in, calls to the crates that do the work, output out.
 
+mod advise;
 mod balance;
 mod check;
 mod compare;
@@ -59,6 +60,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Explain(arguments) => explain::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Ctl(arguments) => ctl::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Move(arguments) => move_pages::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Balance(arguments) => balance::run(&arguments),
         Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
         Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),

@@ -41,6 +41,8 @@ pub struct Demand {
     pub memory_bytes: Vec<u64>,
     /// Nodes that it is bound to now; empty: none, it goes where it likes.
     pub bound: NodeSet,
+    /// Nodes that it may use, by its cpuset and affinity; empty: all.
+    pub allowed: NodeSet,
 }
 
 impl Demand {
@@ -177,7 +179,9 @@ impl<'a> Objective<'a> {
             }
         }
         let remote = demand.cpus * self.settings.memory_share * extra / f64::max(pairs, 1.0);
-        remote + self.moving(process, set)
+        let forbidden = if demand.allowed.is_empty() { 0 } else { (set.0 & !demand.allowed.0).count_ones() };
+        // Beyond whatever memory that does not fit may weigh.
+        remote + self.moving(process, set) + f64::from(forbidden) * OVERFLOW * OVERFLOW
     }
 
     /// Bytes outside of the set, and those too many on one of its nodes, are copied once.

@@ -24,15 +24,17 @@ pub fn pack(rooms: &Rooms, demands: &[Demand], settings: &PackingSettings) -> Pa
     let now: Vec<NodeSet> = demands.iter().map(|demand| bound_now(demand, rooms)).collect();
     let loss_now = objective.loss(&now);
     let as_it_is = |now: Vec<NodeSet>| Packing { nodes: now, loss: loss_now, loss_now, is_change: false };
-    let candidates = candidate_sets(rooms);
+    let mut candidates = candidate_sets(rooms);
+    let has_cpus = |set: &NodeSet| set.iter().any(|node| rooms.nodes[node].cpus > 0.0);
+    candidates.extend(demands.iter().map(|demand| bound_now(&Demand { bound: demand.allowed, ..demand.clone() }, rooms)).filter(has_cpus));
     if demands.is_empty() || candidates.is_empty() {
         return as_it_is(now);
     }
     let tables = Tables::new(&objective, &candidates, &now);
     let start_now: Vec<usize> = now.iter().map(|set| tables.index_of(*set)).collect();
     let mut best = Search::from(&tables, start_now).descend();
-    let all = tables.index_of(candidates[candidates.len() - 1]);
-    for start in [tables.by_size(demands), vec![all; demands.len()]] {
+    let spread: Vec<usize> = demands.iter().map(|demand| tables.index_of(widest(demand, &candidates))).collect();
+    for start in [tables.by_size(demands), spread] {
         best = better(best, Search::from(&tables, start).descend());
     }
     let mut kicks = Kicks(0x9e37_79b9_7f4a_7c15);
@@ -66,7 +68,7 @@ pub fn place(rooms: &Rooms, cpus: f64, memory_bytes: u64, settings: &PackingSett
     if let Some(first) = held.first_mut() {
         *first = memory_bytes;
     }
-    let demand = [Demand { cpus, memory_bytes: held, bound: NodeSet::default() }];
+    let demand = [Demand { cpus, memory_bytes: held, ..Demand::default() }];
     let settings = PackingSettings { move_s_per_byte: 0.0, ..*settings };
     let objective = Objective::new(rooms, &demand, &settings);
     let fits = |set: &NodeSet| {
@@ -92,11 +94,19 @@ pub fn place(rooms: &Rooms, cpus: f64, memory_bytes: u64, settings: &PackingSett
     Some((*best, fits(best)))
 }
 
-/// A process that is bound to nothing may be anywhere.
+/// A process that is bound to nothing may be anywhere that it is allowed to be.
 fn bound_now(demand: &Demand, rooms: &Rooms) -> NodeSet {
     let all = NodeSet::all(rooms.nodes.len());
-    let bound = NodeSet(demand.bound.0 & all.0);
-    if bound.is_empty() { all } else { bound }
+    let allowed = if demand.allowed.0 & all.0 == 0 { all } else { NodeSet(demand.allowed.0 & all.0) };
+    let bound = NodeSet(demand.bound.0 & allowed.0);
+    if bound.is_empty() { allowed } else { bound }
+}
+
+/// The largest candidate that a process may have.
+fn widest(demand: &Demand, candidates: &[NodeSet]) -> NodeSet {
+    let may = |set: &&NodeSet| demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0;
+    let largest = candidates.iter().filter(may).max_by_key(|set| set.len());
+    largest.or(candidates.last()).copied().unwrap_or_default()
 }
 
 /// Sets of nodes that a process may get, each with processors: all of them on small machines, else for each node its nearest ones, and all.
@@ -298,7 +308,7 @@ mod tests {
     }
 
     fn process(cpus: f64, gib: &[u64]) -> Demand {
-        Demand { cpus, memory_bytes: gib.iter().map(|gib| gib * GIB).collect(), bound: NodeSet::default() }
+        Demand { cpus, memory_bytes: gib.iter().map(|gib| gib * GIB).collect(), ..Demand::default() }
     }
 
     fn packed(rooms: &Rooms, demands: &[Demand]) -> Packing {
@@ -338,6 +348,24 @@ mod tests {
             let again: Vec<Demand> =
                 demands.iter().zip(&packing.nodes).map(|(d, set)| Demand { bound: *set, ..d.clone() }).collect();
             assert!(!packed(&rooms, &again).is_change || times < 1.1, "{times}");
+        }
+    }
+
+    #[test]
+    fn nobody_gets_nodes_that_it_may_not_use() {
+        for nodes in [4, 8] {
+            let rooms = rooms(nodes, 4.0, 16);
+            let homes: Vec<u64> = vec![1; nodes];
+            let mut demands: Vec<Demand> = (0..6).map(|_| process(3.5, &homes)).collect();
+            for (at, demand) in demands.iter_mut().enumerate().take(4) {
+                demand.allowed = if at < 3 { NodeSet(0b0010) } else { NodeSet(0b0101) };
+            }
+            let packing = packed(&rooms, &demands);
+            for (demand, set) in demands.iter().zip(&packing.nodes) {
+                assert!(!set.is_empty() && (demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0), "{packing:?}");
+            }
+            // However crowded node 1 is, those three stay there; the others keep away from it.
+            assert!(packing.is_change && packing.nodes[3..].iter().all(|set| set.0 & 0b0010 == 0), "{packing:?}");
         }
     }
 
@@ -446,7 +474,7 @@ mod tests {
             let settled: Vec<Demand> = demands.iter().zip(&packing.nodes).map(|(demand, set)| {
                 let share = demand.memory() / set.len() as u64;
                 let held = (0..rooms.nodes.len()).map(|node| if set.0 >> node & 1 != 0 { share } else { 0 });
-                Demand { cpus: demand.cpus, memory_bytes: held.collect(), bound: *set }
+                Demand { memory_bytes: held.collect(), bound: *set, ..demand.clone() }
             }).collect();
             if packing.is_change {
                 let again = packed(&rooms, &settled);

@@ -19,9 +19,18 @@ use super::targets::Targets;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Where it might run before we first came.
-    before: CpuMask,
+    pub(crate) before: CpuMask,
     /// Where we let it run.
-    ours: CpuMask,
+    pub(crate) ours: CpuMask,
+}
+
+impl Bound {
+    /// What there is to know of a thread that was bound so just now, and what was known of it.
+    pub(crate) fn after(binding: &Binding, known: Option<Bound>) -> Bound {
+        let known = known.filter(|bound| bound.ours == binding.was);
+        let before = known.map_or_else(|| binding.was.clone(), |bound| bound.before);
+        Bound { before, ours: binding.now.clone() }
+    }
 }
 
 /// A thread that was moved, for taking back: its number among the targets' threads, and where it might run until then.
@@ -89,9 +98,7 @@ impl Binder {
                 })?;
                 let Some(thread) = thread_mut(targets, order.thread) else { return Err(Refusal::Gone) };
                 thread.node = order.to;
-                let ours = thread.bound.take().filter(|bound| bound.ours == binding.was);
-                let before = ours.map_or_else(|| binding.was.clone(), |bound| bound.before);
-                thread.bound = Some(Bound { before, ours: binding.now });
+                thread.bound = Some(Bound::after(&binding, thread.bound.take()));
                 moves.moved.push(ThreadMove { thread: order.thread, previous: binding.was });
                 Ok(begun.elapsed().as_nanos() as f64)
             });
@@ -159,7 +166,7 @@ fn is_that(id: ThreadId) -> bool {
 }
 
 /// It runs where we let it run: nobody else has bound it since.
-fn is_ours(id: ThreadId, bound: &Bound) -> bool {
+pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
     is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| mask == bound.ours)
 }
 
@@ -179,7 +186,7 @@ fn thread_mut(targets: &mut Targets, number: u32) -> Option<&mut super::targets:
 }
 
 /// Where a thread is to run on a node: within what it might do before we came, or within what somebody else has let it do since.
-fn planned(id: ThreadId, bound: Option<&Bound>, cpus: &CpuMask, troubles: &mut Vec<String>) -> Result<Binding, Refusal> {
+pub(crate) fn planned(id: ThreadId, bound: Option<&Bound>, cpus: &CpuMask, troubles: &mut Vec<String>) -> Result<Binding, Refusal> {
     let was = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
     let own = bound.filter(|bound| bound.ours == was).map_or(&was, |bound| &bound.before);
     let now = own.and(cpus);
@@ -189,7 +196,7 @@ fn planned(id: ThreadId, bound: Option<&Bound>, cpus: &CpuMask, troubles: &mut V
     Ok(Binding { thread: id, was, now })
 }
 
-fn bind(binding: &Binding) -> Result<(), KernelError> {
+pub(crate) fn bind(binding: &Binding) -> Result<(), KernelError> {
     if !is_that(binding.thread) {
         return Err(KernelError::Gone { pid: binding.thread.tid });
     }

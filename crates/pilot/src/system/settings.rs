@@ -1,6 +1,8 @@
 //! Settings of the system that the loop changes while it runs: written down before they are changed, put back after.
 
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::path::PathBuf;
 
 use super::keeper::Keeper;
@@ -46,7 +48,7 @@ impl Settings {
         }
         let known = self.changed.iter_mut().find(|changed| changed.file.as_os_str() == file);
         keeper.will_change(file, &was, value)?;
-        fs::write(file, value).map_err(|error| {
+        write(Path::new(file), value).map_err(|error| {
             let remedy = "run as root, or with the right to write there (CAP_SYS_ADMIN or CAP_SYS_RESOURCE)";
             format!("{file}: {error}; {remedy}")
         })?;
@@ -69,12 +71,17 @@ impl Settings {
     }
 }
 
+/// An end of line behind the value, so that an empty one is written too.
+fn write(file: &Path, value: &str) -> io::Result<()> {
+    fs::write(file, format!("{value}\n"))
+}
+
 fn restore(changed: &Changed, keeper: &mut dyn Keeper) -> Setting {
     let name = changed.file.display().to_string();
     let found = fs::read_to_string(&changed.file).map(|text| text.trim().to_owned());
     let (now, done) = match found {
         Ok(found) if found != changed.now => (found, SettingDone::LeftAlone),
-        Ok(_) => match fs::write(&changed.file, &changed.was) {
+        Ok(_) => match write(&changed.file, &changed.was) {
             Ok(()) => (changed.was.clone(), SettingDone::Restored),
             Err(_) => (changed.now.clone(), SettingDone::Failed),
         },

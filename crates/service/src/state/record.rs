@@ -45,7 +45,8 @@ impl Record {
     /// Another daemon changes settings, or it cannot be kept; in words.
     pub fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<Vec<Done>, String> {
         let mut restored = Vec::new();
-        if self.claims.settings()? {
+        // A cgroup's files belong to its processes, which are claimed one by one.
+        if !file.starts_with("/sys/fs/cgroup/") && self.claims.settings()? {
             // Whoever had them may have been killed since we began.
             restored = folders::put_back(&self.machine, &Live).map_err(|error| error.to_string())?;
             if restored.iter().any(|done| done.setting == setting_of(file)) {

@@ -80,9 +80,9 @@ impl System for Live {
     fn write(&self, setting: &Setting, value: &str) -> io::Result<()> {
         match setting {
             Setting::Sysctl { .. } | Setting::File { .. } => {
-                // One write call, as these files want it; never creates.
+                // One write call, as these files want it, and an end of line so that an empty value is one too; never creates.
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
-                io::Write::write_all(&mut file, value.as_bytes())
+                io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
             Setting::Affinity { tid, .. } => set_affinity(*tid, value),
         }

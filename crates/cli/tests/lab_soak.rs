@@ -1,0 +1,96 @@
+//! A daemon over a whole guest of the lab for a long time, with programs that come and go and clients that steer: its memory, descriptors and threads must
+//! not grow, and no program's output may change. A minute by default; `NUMAPILOT_SOAK_MINUTES=60` or `tools/soak` for longer ones.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::*;
+use numapilot_lab::{Lab, Topology};
+
+/// The daemon's size in a quiet moment.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    at_s: u64,
+    resident_kib: u64,
+    anonymous_kib: u64,
+    descriptors: u64,
+    threads: u64,
+    cpu_ticks: u64,
+}
+
+fn size(line: &str) -> Option<Size> {
+    let numbers: Vec<u64> = line.strip_prefix("SIZE ")?.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [at_s, resident_kib, anonymous_kib, descriptors, threads, cpu_ticks] = numbers[..] else { return None };
+    Some(Size { at_s, resident_kib, anonymous_kib, descriptors, threads, cpu_ticks })
+}
+
+/// What grew between the second quarter and the last: the first is for warming up. Medians, since a quiet moment may have a straggler.
+fn growth(sizes: &[Size]) -> Vec<String> {
+    let quarter = sizes.len() / 4;
+    let (early, late) = (&sizes[quarter..2 * quarter], &sizes[sizes.len() - quarter..]);
+    let median = |of: fn(&Size) -> u64, sizes: &[Size]| {
+        let mut all: Vec<u64> = sizes.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    // Memory is given out in pieces, and the table of pages fills up to what there is to remember: a sixteenth more, or 1 MiB. Descriptors and threads: none.
+    let figures: [(&str, fn(&Size) -> u64, u64); 3] =
+        [("anonymous KiB", |size| size.anonymous_kib, 1024), ("descriptors", |size| size.descriptors, 0), ("threads", |size| size.threads, 0)];
+    let mut grew = Vec::new();
+    for (name, of, room) in figures {
+        let (early, late) = (median(of, early), median(of, late));
+        let allowed = early + room.max(if room > 0 { early / 16 } else { 0 });
+        if late > allowed {
+            grew.push(format!("{name}: {early} in the second quarter, {late} in the last"));
+        }
+    }
+    grew
+}
+
+#[test]
+fn a_daemon_does_not_grow_and_changes_no_output() {
+    if !numapilot_lab::wanted("the soak") {
+        return;
+    }
+    let minutes: f64 = std::env::var("NUMAPILOT_SOAK_MINUTES").map_or(1.0, |text| text.parse().expect("minutes"));
+    let folder = scratch();
+    let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
+    let seconds = (minutes * 60.0) as u64;
+    let script = format!(
+        "seconds={seconds} moves={} numapilot={BINARY}\n{}",
+        moves.display(),
+        include_str!("programs/soak.sh")
+    );
+    // Emulated time runs slower than this clock where the host is busy.
+    let lab = Lab::new(Topology::symmetric(4)).time_limit(Duration::from_secs(300 + 3 * seconds)).stream(minutes > 5.0);
+    let lab = lab.icount(minutes <= 5.0);
+    let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
+    let failures: Vec<&str> = outcome.stdout.lines().filter(|line| line.contains("FAILED")).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    let mut sums: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("SUM ") && !line.contains("churn")).collect();
+    sums.sort_unstable();
+    sums.dedup();
+    assert_eq!(sums.len(), 3, "every run of a program has the same checksum: {sums:?}");
+    let sizes: Vec<Size> = outcome.stdout.lines().filter_map(size).collect();
+    assert!(sizes.len() >= 4, "{} quiet moments", sizes.len());
+    let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
+    let share = 100.0 * (last.cpu_ticks - first.cpu_ticks) as f64 / 100.0 / (last.at_s - first.at_s).max(1) as f64;
+    eprintln!(
+        "{} rounds in {} s: {} to {} KiB resident, {} to {} descriptors, {} to {} threads, {share:.2} % of a (emulated) CPU",
+        sizes.len(), last.at_s, first.resident_kib, last.resident_kib, first.descriptors, last.descriptors, first.threads, last.threads
+    );
+    let grew = growth(&sizes);
+    assert!(grew.is_empty(), "the daemon grew: {grew:?}\n{sizes:?}");
+}
+
+#[test]
+fn growth_is_seen() {
+    let size = |at_s: u64, anonymous_kib, descriptors| Size { at_s, resident_kib: 0, anonymous_kib, descriptors, threads: 3, cpu_ticks: 0 };
+    let steady: Vec<Size> = (0..40).map(|at| size(at, 5000 + at % 7, 20)).collect();
+    assert!(growth(&steady).is_empty());
+    let leaking: Vec<Size> = (0..40).map(|at| size(at, 5000 + at * 60, 20 + at / 20)).collect();
+    assert_eq!(growth(&leaking).len(), 2, "{:?}", growth(&leaking));
+}

@@ -1,0 +1,65 @@
+# What the guest of lab_soak.rs runs: a daemon over the whole guest, and rounds of programs that come and go, of clients that steer and read it, and of quiet
+# moments in which its size is taken. $numapilot, $moves and $seconds are set before.
+set -u
+cd /tmp
+cat > soak.toml <<'END'
+system = true
+[journal]
+file = "/tmp/soak.journal"
+max-size = "256K"
+parts = 2
+keep-free = "1M"
+[control]
+socket = "/tmp/soak.control"
+[metrics]
+listen = "unix:/tmp/soak.metrics"
+per-process = true
+[state]
+folder = "/tmp/soak.state"
+END
+balancing=$(cat /proc/sys/kernel/numa_balancing)
+ctl() { "$numapilot" ctl "$@" --socket /tmp/soak.control > ctl.out 2>&1 || { echo "FAILED ctl $*: $(cat ctl.out)"; }; }
+"$numapilot" balance --quiet --config soak.toml 2> soak.errors &
+daemon=$!
+until "$numapilot" ctl status --socket /tmp/soak.control > ctl.out 2>&1; do
+    kill -0 $daemon || { cat soak.errors; echo FAILED the daemon did not start; exit 1; }
+    sleep 0.2
+done
+now() { cut -d. -f1 /proc/uptime; }
+ticks() { set -- $(sed 's/.*)//' /proc/$daemon/stat); echo $(($12 + $13)); }
+field() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$daemon/status; }
+begun=$(now)
+round=0
+while [ $(($(now) - begun)) -lt "$seconds" ]; do
+    round=$((round + 1))
+    for program in remote churn shared phases; do
+        "$moves" $program 1 3 > out.$program 2> err.$program &
+        eval "pid_$program=$!"
+        # Many short ones, of which the daemon may never see more than the birth.
+        for short in 1 2 3 4 5; do true & done
+    done
+    ctl status
+    ctl add "$pid_remote"
+    ctl remove "$pid_remote"
+    ctl add "$pid_remote"
+    case $((round % 4)) in
+        0) ctl pause; ctl resume ;;
+        1) ctl reload ;;
+        2) kill -9 "$pid_shared" ;;
+        3) kill -HUP $daemon ;;
+    esac
+    for program in remote churn shared phases; do
+        eval "wait \$pid_$program"
+        status=$?
+        [ $status = 0 ] || { [ $program = shared ] && [ $status = 137 ]; } || echo "FAILED $program: status $status"
+        grep -h '^checksum' out.$program | sed "s/^/SUM $program /"
+    done 2> /dev/null
+    # Quiet: whoever has ended is no target any more.
+    sleep 3
+    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(ls /proc/$daemon/fd | wc -l) $(field Threads) $(ticks)"
+done
+kill -TERM $daemon
+wait $daemon || echo "FAILED the daemon ended with $?"
+[ "$(cat /proc/sys/kernel/numa_balancing)" = "$balancing" ] || echo FAILED kernel.numa_balancing is not as it was
+echo "ERRORS $(sort soak.errors | uniq -c | head -5)"
+echo "JOURNAL $(ls soak.journal* | wc -l) files, $(cat soak.journal* | wc -c) bytes"

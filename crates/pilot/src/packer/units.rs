@@ -1,0 +1,232 @@
+//! What is packed: processes that keep processors busy, each by itself, or together where they have a cgroup with a cpuset to themselves. What each of them
+//! demands and may have is read from /proc and the cgroup.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::affinity;
+use numapilot_kernel::affinity::CpuMask;
+use numapilot_kernel::cgroup;
+use numapilot_kernel::cpu_time::ticks_per_s;
+use numapilot_kernel::maps;
+use numapilot_kernel::task;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+
+use crate::event::Target;
+use crate::packing::Demand;
+use crate::packing::NodeSet;
+
+/// Processors that a process has to keep busy to be packed; those that use less are part of what nodes have to bear.
+const LEAST_CPUS: f64 = 0.1;
+/// Weight of the last interval in the mean use of processors.
+const NEWEST: f64 = 0.5;
+
+/// Over less time, ticks of 10 ms say little.
+const LEAST_LOOK: Duration = Duration::from_millis(250);
+
+/// A process that is looked at.
+#[derive(Debug)]
+pub struct Watched {
+    /// Which.
+    pub target: Target,
+    /// Held, so that its number means it.
+    pub process: task::Process,
+    /// Processors that it keeps busy, on average over the last intervals.
+    pub cpus: f64,
+    ticks: u64,
+    looked_at: Instant,
+    is_known: bool,
+}
+
+impl Watched {
+    /// Looks at a process from now on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn new(pid: u32) -> Result<Watched, KernelError> {
+        let process = task::Process::open(pid)?;
+        let stat = task::stat(pid)?;
+        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        Ok(Watched { target, process, cpus: 0.0, ticks: stat.cpu_ticks, looked_at: Instant::now(), is_known: false })
+    }
+
+    /// Brings its use up to date; false: it has ended, or become another user's.
+    pub fn look(&mut self) -> bool {
+        let pid = self.target.pid;
+        let Ok(stat) = task::stat(pid) else { return false };
+        if !self.process.is_running() || task::user_of(pid) != Some(self.target.uid) {
+            return false;
+        }
+        let elapsed = self.looked_at.elapsed();
+        if elapsed < LEAST_LOOK {
+            return true;
+        }
+        self.looked_at = Instant::now();
+        let ran_s = stat.cpu_ticks.saturating_sub(self.ticks) as f64 / ticks_per_s();
+        let now = ran_s / elapsed.as_secs_f64();
+        self.cpus = if self.is_known { NEWEST * now + (1.0 - NEWEST) * self.cpus } else { now };
+        (self.ticks, self.is_known, self.target.name) = (stat.cpu_ticks, true, stat.name);
+        true
+    }
+}
+
+/// Who is placed together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// All processes of a cgroup, by its cpuset.
+    Cgroup(PathBuf),
+    /// One, by the affinities of its threads.
+    Process(u32),
+}
+
+impl std::fmt::Display for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unit::Cgroup(folder) => write!(f, "cgroup {}", folder.display()),
+            Unit::Process(pid) => write!(f, "process {pid}"),
+        }
+    }
+}
+
+/// Groups those that use processors, and those in `held`, which are placed already. `root` is that of the file system.
+pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit>) -> BTreeMap<Unit, Vec<u32>> {
+    let mut units: BTreeMap<Unit, Vec<u32>> = BTreeMap::new();
+    let mut groups: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    let is_busy = |pid: &u32| watched.get(pid).is_some_and(|one| one.cpus >= LEAST_CPUS);
+    for pid in watched.keys() {
+        let folder = cgroup::of_process(root, *pid).filter(|folder| {
+            *groups.entry(folder.clone()).or_insert_with(|| {
+                held.contains(&Unit::Cgroup(folder.clone())) || is_to_itself(folder, watched)
+            })
+        });
+        let unit = match folder {
+            Some(folder) if !held.contains(&Unit::Process(*pid)) => Unit::Cgroup(folder),
+            _ => Unit::Process(*pid),
+        };
+        units.entry(unit).or_default().push(*pid);
+    }
+    units.retain(|unit, pids| held.contains(unit) || pids.iter().any(is_busy));
+    units
+}
+
+/// A leaf with a cpuset, all of whose processes are ours to place, and none of which has bound its threads more narrowly: older kernels forget such masks
+/// when the cpuset changes.
+fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
+    let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
+    let members = cgroup::members(folder);
+    let is_free = |pid: &u32| affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
+    !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
+}
+
+/// What a unit demands and may have; `None`: it has ended. `before`: what it might use before it was placed.
+pub fn demand(
+    machine: &Machine,
+    pids: &[u32],
+    watched: &BTreeMap<u32, Watched>,
+    before: Option<&Allowed>,
+    bound: NodeSet,
+) -> Option<(Demand, Allowed)> {
+    let mut memory_bytes = vec![0; machine.nodes().len()];
+    let (mut cpus, mut allowed) = (0.0, None);
+    for pid in pids {
+        let Some(one) = watched.get(pid) else { continue };
+        cpus += one.cpus;
+        add_memory(*pid, machine, &mut memory_bytes);
+        if allowed.is_none() {
+            allowed = before.cloned().or_else(|| Allowed::of_process(*pid));
+        }
+    }
+    let allowed = allowed?;
+    let nodes = allowed.nodes(machine);
+    Some((Demand { cpus, memory_bytes, bound, allowed: nodes }, allowed))
+}
+
+/// CPUs and nodes that somebody may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// CPUs.
+    pub cpus: CpuMask,
+    /// Memory nodes.
+    pub mems: Vec<NodeId>,
+}
+
+impl Allowed {
+    fn of_process(pid: u32) -> Option<Allowed> {
+        Some(Allowed { cpus: affinity::of_thread(pid).ok()?, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
+    }
+
+    /// Nodes, by index, of which CPUs and memory may be used.
+    #[must_use]
+    pub fn nodes(&self, machine: &Machine) -> NodeSet {
+        let may = |node: &numapilot_machine::Node| {
+            let cpus: CpuMask = node.cpus.iter().copied().collect();
+            !self.cpus.and(&cpus).is_empty() && self.mems.contains(&node.id)
+        };
+        machine.nodes().iter().enumerate().filter(|(_, node)| may(node)).map(|(at, _)| at).collect()
+    }
+}
+
+/// Nodes, by index, that this process may use.
+#[must_use]
+pub fn allowed_here(machine: &Machine) -> NodeSet {
+    let allowed = Allowed::of_process(std::process::id());
+    allowed.map_or(NodeSet::all(machine.nodes().len()), |allowed| allowed.nodes(machine))
+}
+
+/// Adds a process's memory by node. Pages that several processes map count for each of them.
+fn add_memory(pid: u32, machine: &Machine, memory_bytes: &mut [u64]) {
+    let mut text = Vec::new();
+    if maps::read(pid, "numa_maps", &mut text).is_err() {
+        return;
+    }
+    maps::numa_maps(&text, |line, pages| {
+        let size = if line.page_kib > 0 { line.page_kib << 10 } else { page_bytes() };
+        for (node, count) in pages {
+            if let Some(at) = machine.node_index(*node) {
+                memory_bytes[at] += count * size;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process and a busy child.
+
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_process_is_a_unit_with_its_demand_and_an_idle_one_is_none() {
+        let machine = Machine::live().unwrap();
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut idle = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut watched: BTreeMap<u32, Watched> =
+            [busy.id(), idle.id()].into_iter().map(|pid| (pid, Watched::new(pid).unwrap())).collect();
+        let begun = Instant::now();
+        // However busy this machine is, some of its time is the child's.
+        while watched[&busy.id()].cpus < LEAST_CPUS && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(watched.values_mut().all(|one| one.look()));
+        }
+        let none = tempfile::tempdir().unwrap();
+        let found = units(none.path(), &watched, &BTreeSet::new());
+        assert_eq!(found, BTreeMap::from([(Unit::Process(busy.id()), vec![busy.id()])]));
+        let (demand, allowed) = demand(&machine, &[busy.id()], &watched, None, NodeSet::default()).unwrap();
+        assert!(demand.cpus > 0.0 && !demand.allowed.is_empty() && demand.allowed == allowed.nodes(&machine));
+        for child in [&mut busy, &mut idle] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(!watched.get_mut(&busy.id()).unwrap().look());
+    }
+}
