@@ -1,5 +1,5 @@
 # What the guest of lab_soak.rs runs: a daemon over the whole guest, and rounds of programs that come and go, of clients that steer and read it, and of quiet
-# moments in which its size is taken. $numapilot, $moves and $seconds are set before.
+# moments in which its size is taken. $numapilot, $moves, $seconds and $length, for how long a program runs, are set before.
 set -u
 cd /tmp
 cat > soak.toml <<'END'
@@ -26,14 +26,14 @@ until "$numapilot" ctl status --socket /tmp/soak.control > ctl.out 2>&1; do
     sleep 0.2
 done
 now() { cut -d. -f1 /proc/uptime; }
-ticks() { set -- $(sed 's/.*)//' /proc/$daemon/stat); echo $(($12 + $13)); }
+ran_ms() { cat /proc/$daemon/task/*/schedstat | awk '{ns += $1} END {printf "%d", ns / 1e6}'; }
 field() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$daemon/status; }
 begun=$(now)
 round=0
 while [ $(($(now) - begun)) -lt "$seconds" ]; do
     round=$((round + 1))
     for program in remote churn shared phases; do
-        "$moves" $program 1 3 > out.$program 2> err.$program &
+        "$moves" $program 1 $length > out.$program 2> err.$program &
         eval "pid_$program=$!"
         # Many short ones, of which the daemon may never see more than the birth.
         for short in 1 2 3 4 5; do true & done
@@ -56,7 +56,7 @@ while [ $(($(now) - begun)) -lt "$seconds" ]; do
     done 2> /dev/null
     # Quiet: whoever has ended is no target any more.
     sleep 3
-    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(ls /proc/$daemon/fd | wc -l) $(field Threads) $(ticks)"
+    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(ls /proc/$daemon/fd | wc -l) $(field Threads) $(ran_ms)"
 done
 kill -TERM $daemon
 wait $daemon || echo "FAILED the daemon ended with $?"

@@ -15,7 +15,6 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
-use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::cgroup;

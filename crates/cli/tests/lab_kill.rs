@@ -1,0 +1,95 @@
+//! The daemon killed at random moments, over and over, in the lab: the programs' output stays, no page is lost, and the next start puts the system's
+//! settings and the threads' affinities back. Twenty times by default; `NUMAPILOT_KILLS=100` for more, `NUMAPILOT_SEED` for other moments.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::*;
+use numapilot_lab::{Lab, Topology};
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Moments in which a daemon starts, reads settings and maps, binds threads, moves pages, or has long settled: most are early.
+fn moments(count: u64, seed: u64) -> Vec<f64> {
+    let mut state = seed;
+    let mut random = || {
+        // Knuth's MMIX.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1_u64 << 31) as f64
+    };
+    (0..count).map(|_| 0.01 + 1.5 * random().powi(2)).collect()
+}
+
+/// What the guest runs. Odd kills hit the loop, even ones the packer, which binds threads from its second look on.
+fn script(moments: &[f64]) -> String {
+    let waits: Vec<String> = moments.iter().map(|moment| format!("{moment:.3}")).collect();
+    let seconds = moments.len() as f64 * 2.5 + 20.0;
+    format!(
+        r#"
+debug=/sys/kernel/debug/sched/numa_balancing
+settings() {{ cat /proc/sys/kernel/numa_balancing $debug/scan_delay_ms $debug/scan_period_min_ms $debug/scan_period_max_ms | tr '\n' ' '; }}
+affinities() {{ for pid in "$@"; do grep -h Cpus_allowed_list /proc/$pid/task/*/status; done | sort | uniq -c | tr '\n' ' '; }}
+state() {{ settings; affinities $first $second; }}
+"$moves" remote 2 1 > plain 2>/dev/null
+MOVES_FREE=1 "$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
+MOVES_FREE=1 "$moves" shared 2 {seconds} > second.out 2> second.err & second=$!
+ready first.err; ready second.err
+before=$(state) settings_before=$(settings) affinities_before=$(affinities $first $second)
+echo "BEFORE $before"
+round=0 changed=0 bound=0 settled=0
+for wait in {waits}; do
+    round=$((round + 1))
+    pack=; [ $((round % 2)) = 0 ] && pack=--pack
+    "$numapilot" balance --pid $first,$second --quiet $pack --interval 100ms & daemon=$!
+    [ -n "$pack" ] && sleep 1.1
+    sleep $wait
+    kill -9 $daemon || echo "FAILED the daemon had ended before the kill of round $round"
+    wait $daemon
+    [ "$(settings)" = "$settings_before" ] || changed=$((changed + 1))
+    [ "$(affinities $first $second)" = "$affinities_before" ] || bound=$((bound + 1))
+    "$numapilot" balance --pid $first,$second --quiet --keep-settings --no-probes --for 1ms || echo "FAILED the next start after round $round"
+    after=$(state)
+    [ "$after" = "$before" ] && settled=$((settled + 1)) || echo "FAILED round $round (killed after $wait s$pack): $after"
+done 2> kills.err
+echo "ROUNDS $round with settings changed at the kill $changed, with affinities changed $bound, put back by the next start $settled"
+grep -v Killed kills.err | sort | uniq -c | head -5
+kill -0 $first $second || echo FAILED a program has ended
+kill -USR1 $first $second
+wait $first; echo "status $?"; wait $second; echo "status $?"
+echo "SUMS $(grep -h '^checksum' plain first.out second.out | sort -u | wc -l)"
+grep '"at"' first.out second.out | tail -2
+"#,
+        waits = waits.join(" ")
+    )
+}
+
+#[test]
+fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
+    if !numapilot_lab::wanted("kill -9 of the daemon") {
+        return;
+    }
+    let (kills, seed) = (number("NUMAPILOT_KILLS", 20), number("NUMAPILOT_SEED", 7));
+    let folder = scratch();
+    let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
+    let prelude = "ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
+    let script =
+        format!("moves={} numapilot={BINARY}; {prelude}{}", moves.display(), script(&moments(kills, seed)));
+    let lab = Lab::new(Topology::symmetric(4)).icount(true).time_limit(Duration::from_secs(300 + 30 * kills));
+    let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    eprintln!("seed {seed}; {}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
+    let output = &outcome.stdout;
+    assert!(!output.contains("FAILED"), "seed {seed}");
+    assert!(output.contains(&format!("put back by the next start {kills}\n")), "seed {seed}");
+    // That so many were put back says something only if there was something to put back.
+    let words: Vec<&str> = output.lines().find(|line| line.starts_with("ROUNDS")).expect("a sum").split([' ', ',']).collect();
+    let after = |name: &str| words[words.iter().position(|word| *word == name).expect(name) + 1].parse::<u64>().ok();
+    let (changed, bound) = (after("kill").expect("a count"), words.iter().filter_map(|word| word.parse::<u64>().ok()).nth(2).expect("a count"));
+    assert!(changed * 10 >= kills && bound * 10 >= kills, "seed {seed}: {changed} with settings, {bound} with affinities");
+    assert_eq!(output.matches("status 0\n").count(), 2, "seed {seed}");
+    assert!(output.contains("SUMS 1\n"), "checksums are those of a run without a daemon; seed {seed}");
+    assert_eq!(output.matches("\"nowhere\": 0").count(), 2, "no page is lost; seed {seed}");
+}
