@@ -76,8 +76,7 @@ fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
     let folder = scratch();
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
     let prelude = "ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
-    let script =
-        format!("moves={} numapilot={BINARY}; {prelude}{}", moves.display(), script(&moments(kills, seed)));
+    let script = format!("moves={} numapilot={BINARY}; {prelude}{}", moves.display(), script(&moments(kills, seed)));
     let lab = Lab::new(Topology::symmetric(4)).icount(true).time_limit(Duration::from_secs(300 + 30 * kills));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("seed {seed}; {}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
@@ -85,10 +84,17 @@ fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
     assert!(!output.contains("FAILED"), "seed {seed}");
     assert!(output.contains(&format!("put back by the next start {kills}\n")), "seed {seed}");
     // That so many were put back says something only if there was something to put back.
-    let words: Vec<&str> = output.lines().find(|line| line.starts_with("ROUNDS")).expect("a sum").split([' ', ',']).collect();
+    let words: Vec<&str> =
+        output.lines().find(|line| line.starts_with("ROUNDS")).expect("a sum").split([' ', ',']).collect();
     let after = |name: &str| words[words.iter().position(|word| *word == name).expect(name) + 1].parse::<u64>().ok();
-    let (changed, bound) = (after("kill").expect("a count"), words.iter().filter_map(|word| word.parse::<u64>().ok()).nth(2).expect("a count"));
-    assert!(changed * 10 >= kills && bound * 10 >= kills, "seed {seed}: {changed} with settings, {bound} with affinities");
+    let (changed, bound) = (
+        after("kill").expect("a count"),
+        words.iter().filter_map(|word| word.parse::<u64>().ok()).nth(2).expect("a count"),
+    );
+    assert!(
+        changed * 10 >= kills && bound * 10 >= kills,
+        "seed {seed}: {changed} with settings, {bound} with affinities"
+    );
     assert_eq!(output.matches("status 0\n").count(), 2, "seed {seed}");
     assert!(output.contains("SUMS 1\n"), "checksums are those of a run without a daemon; seed {seed}");
     assert_eq!(output.matches("\"nowhere\": 0").count(), 2, "no page is lost; seed {seed}");

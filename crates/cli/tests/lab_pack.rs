@@ -120,11 +120,11 @@ begin log; cat log; end
 begin free; "$numapilot" advise -w 1; end
 "#,
     );
-    let events: Vec<Value> =
-        part(&output, "log").lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let events: Vec<Value> = part(&output, "log").lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     // Sixteen threads that spin on eight processors: numad stops at 85 %; here each node gets its share.
     let mut nodes = std::collections::BTreeMap::new();
-    let settings: Vec<&Value> = events.iter().filter(|event| event["event"] == "setting" && event["done"] == "changed").collect();
+    let settings: Vec<&Value> =
+        events.iter().filter(|event| event["event"] == "setting" && event["done"] == "changed").collect();
     for setting in &settings {
         nodes.insert(setting["name"].to_string(), setting["now"].as_str().expect("a list").to_owned());
     }
@@ -133,7 +133,8 @@ begin free; "$numapilot" advise -w 1; end
         let list = numapilot_machine::parse_cpu_list(list).expect("a list");
         list.iter().for_each(|node| load[*node as usize] += 4.0 / list.len() as f64);
     }
-    let (least, most) = load.iter().fold((f64::MAX, 0.0_f64), |(least, most), load| (least.min(*load), most.max(*load)));
+    let (least, most) =
+        load.iter().fold((f64::MAX, 0.0_f64), |(least, most), load| (least.min(*load), most.max(*load)));
     assert!(nodes.len() == 4 && most - least <= 2.0, "{nodes:?}: {load:?}");
     assert!(settings.len() <= 8, "it settles: {} placements of 4 processes", settings.len());
     assert_eq!(events.last().expect("an end")["event"], "stop");

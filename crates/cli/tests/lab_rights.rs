@@ -33,7 +33,8 @@ fn guest(script: &str) -> Told {
     let prelude = "cd /tmp; ready() { until grep -q ready $1; do sleep 0.05; done; }
         run() { mark=$1; shift; echo \"BEGIN $mark\"; \"$@\" 2>&1; echo \"status $?\"; echo END; }
         # A user without any right; the program has to be where he can read it.
-        user() { uid=$1; shift; setpriv --reuid=$uid --regid=$uid --clear-groups --inh-caps=-all --bounding-set=-all \"$@\"; }
+        user() { (as \"$@\"); }
+        as() { uid=$1; shift; exec setpriv --reuid=$uid --regid=$uid --clear-groups --inh-caps=-all --bounding-set=-all \"$@\"; }
         user 1001 test -x \"$numapilot\" || { cp \"$numapilot\" \"$moves\" /tmp; numapilot=/tmp/numapilot moves=/tmp/moves; }
         chmod 1777 /tmp\n";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", moves.display());
@@ -51,7 +52,7 @@ fn what_is_missing_is_named_and_the_rest_goes_on() {
     let told = guest(
         r#"
 sleep 1000 & roots=$!
-user 1001 "$moves" remote 2 1000 2> e & own=$!; ready e
+as 1001 "$moves" remote 2 1000 2> e & own=$!; ready e
 paranoid() { echo $1 > /proc/sys/kernel/perf_event_paranoid; }
 cat /proc/sys/kernel/numa_balancing > was
 for level in 2 3 4; do
@@ -105,8 +106,8 @@ fn users_steer_and_see_only_their_own_and_two_daemons_do_not_meet() {
         r#"
 echo 0 > /proc/sys/kernel/numa_balancing
 cp "$(command -v sleep)" /tmp/secretname
-user 1001 /tmp/secretname 1000 topsecretargument & theirs=$!
-user 1002 sleep 1000 & own=$!
+as 1001 /tmp/secretname 1000 & theirs=$!
+as 1002 sleep 1000 & own=$!
 cat > c.toml <<END
 pid = [$theirs]
 [journal]
@@ -120,7 +121,7 @@ per-process = true
 folder = "/tmp/d/state"
 END
 "$numapilot" balance --quiet --config c.toml & daemon=$!
-until [ -S d/control ] && "$numapilot" ctl status --socket /tmp/d/control > /dev/null 2>&1; do sleep 0.1; done
+until "$numapilot" ctl status --socket /tmp/d/control > /dev/null 2>&1; do kill -0 $daemon || exit 1; sleep 0.1; done
 ctl() { uid=$1; shift; user $uid "$numapilot" ctl "$@" --socket /tmp/d/control; }
 run status-root "$numapilot" ctl status --socket /tmp/d/control
 run status-user ctl 1002 status

@@ -21,7 +21,8 @@ struct Size {
 }
 
 fn size(line: &str) -> Option<Size> {
-    let numbers: Vec<u64> = line.strip_prefix("SIZE ")?.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let numbers: Vec<u64> =
+        line.strip_prefix("SIZE ")?.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [at_s, resident_kib, anonymous_kib, descriptors, threads, ran_ms] = numbers[..] else { return None };
     Some(Size { at_s, resident_kib, anonymous_kib, descriptors, threads, ran_ms })
 }
@@ -36,8 +37,11 @@ fn growth(sizes: &[Size]) -> Vec<String> {
         all[all.len() / 2]
     };
     // Memory is given out in pieces, and the table of pages fills up to what there is to remember: a sixteenth more, or 1 MiB. Descriptors and threads: none.
-    let figures: [(&str, fn(&Size) -> u64, u64); 3] =
-        [("anonymous KiB", |size| size.anonymous_kib, 1024), ("descriptors", |size| size.descriptors, 0), ("threads", |size| size.threads, 0)];
+    let figures: [(&str, fn(&Size) -> u64, u64); 3] = [
+        ("anonymous KiB", |size| size.anonymous_kib, 1024),
+        ("descriptors", |size| size.descriptors, 0),
+        ("threads", |size| size.threads, 0),
+    ];
     let mut grew = Vec::new();
     for (name, of, room) in figures {
         let (early, late) = (median(of, early), median(of, late));
@@ -71,7 +75,8 @@ fn a_daemon_does_not_grow_and_changes_no_output() {
     eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
     let failures: Vec<&str> = outcome.stdout.lines().filter(|line| line.contains("FAILED")).collect();
     assert!(failures.is_empty(), "{failures:?}");
-    let mut sums: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("SUM ") && !line.contains("churn")).collect();
+    let mut sums: Vec<&str> =
+        outcome.stdout.lines().filter(|line| line.starts_with("SUM ") && !line.contains("churn")).collect();
     sums.sort_unstable();
     sums.dedup();
     assert_eq!(sums.len(), 3, "every run of a program has the same checksum: {sums:?}");
@@ -81,7 +86,14 @@ fn a_daemon_does_not_grow_and_changes_no_output() {
     let share = 0.1 * (last.ran_ms - first.ran_ms) as f64 / (last.at_s - first.at_s).max(1) as f64;
     eprintln!(
         "{} rounds in {} s: {} to {} KiB resident, {} to {} descriptors, {} to {} threads, {share:.2} % of a (emulated) CPU",
-        sizes.len(), last.at_s, first.resident_kib, last.resident_kib, first.descriptors, last.descriptors, first.threads, last.threads
+        sizes.len(),
+        last.at_s,
+        first.resident_kib,
+        last.resident_kib,
+        first.descriptors,
+        last.descriptors,
+        first.threads,
+        last.threads
     );
     let grew = growth(&sizes);
     assert!(grew.is_empty(), "the daemon grew: {grew:?}\n{sizes:?}");
@@ -89,7 +101,14 @@ fn a_daemon_does_not_grow_and_changes_no_output() {
 
 #[test]
 fn growth_is_seen() {
-    let size = |at_s: u64, anonymous_kib, descriptors| Size { at_s, resident_kib: 0, anonymous_kib, descriptors, threads: 3, ran_ms: 0 };
+    let size = |at_s: u64, anonymous_kib, descriptors| Size {
+        at_s,
+        resident_kib: 0,
+        anonymous_kib,
+        descriptors,
+        threads: 3,
+        ran_ms: 0,
+    };
     let steady: Vec<Size> = (0..40).map(|at| size(at, 5000 + at % 7, 20)).collect();
     assert!(growth(&steady).is_empty());
     let leaking: Vec<Size> = (0..40).map(|at| size(at, 5000 + at * 60, 20 + at / 20)).collect();

@@ -83,12 +83,13 @@ impl Daemon {
         {
             make_folder(file)?;
         }
-        let (record, restored) = match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
-            None => (Err("no folder for what has to be put back".to_owned()), Vec::new()),
-            Some(Ok((record, restored))) => (Ok(record), restored),
-            Some(Err(error)) if settings.needs_state => return Err(error),
-            Some(Err(error)) => (Err(error.to_string()), Vec::new()),
-        };
+        let (record, restored) =
+            match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
+                None => (Err("no folder for what has to be put back".to_owned()), Vec::new()),
+                Some(Ok((record, restored))) => (Ok(record), restored),
+                Some(Err(error)) if settings.needs_state => return Err(error),
+                Some(Err(error)) => (Err(error.to_string()), Vec::new()),
+            };
         let mut journal = settings.journal.clone().map(Journal::start).transpose()?;
         if let Some(journal) = &mut journal {
             restored.iter().for_each(|done| journal.record(event_of(done)));

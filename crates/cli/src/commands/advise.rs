@@ -58,7 +58,8 @@ fn leave_out(rooms: &mut Rooms, allowed: NodeSet) {
 
 fn reason(rooms: &Rooms, nodes: NodeSet, fits: bool, settings: &PackingSettings) -> String {
     let of = |set: NodeSet| {
-        set.iter().fold((0.0, 0.0), |(cpus, busy), node| (cpus + rooms.nodes[node].cpus, busy + rooms.nodes[node].cpus_taken))
+        set.iter()
+            .fold((0.0, 0.0), |(cpus, busy), node| (cpus + rooms.nodes[node].cpus, busy + rooms.nodes[node].cpus_taken))
     };
     let ((cpus, busy), (all, all_busy)) = (of(nodes), of(NodeSet::all(rooms.nodes.len())));
     let here = format!("{busy:.1} of their {cpus:.0} processors are busy, {all_busy:.1} of {all:.0} in all");
@@ -66,6 +67,8 @@ fn reason(rooms: &Rooms, nodes: NodeSet, fits: bool, settings: &PackingSettings)
     if fits {
         format!("the fewest and emptiest nodes that have room: {here}")
     } else {
-        format!("no nodes have room within {share:.0} % of processors and {memory:.0} % of memory; these lose least: {here}")
+        format!(
+            "no nodes have room within {share:.0} % of processors and {memory:.0} % of memory; these lose least: {here}"
+        )
     }
 }

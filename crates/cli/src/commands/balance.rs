@@ -182,12 +182,7 @@ fn options(arguments: &BalanceArgs) -> Options {
 }
 
 /// Starts a program under the loop's eyes, with the signals as they were.
-fn start(
-    program: &OsString,
-    rest: &[OsString],
-    signals: &Guard,
-    of_full_file: libc::sighandler_t,
-) -> Result<Child> {
+fn start(program: &OsString, rest: &[OsString], signals: &Guard, of_full_file: libc::sighandler_t) -> Result<Child> {
     let mut command = std::process::Command::new(program);
     command.args(rest);
     let replaced = signals.replaced();

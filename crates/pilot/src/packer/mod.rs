@@ -212,7 +212,8 @@ impl Packer {
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => Err("packing reads its settings once, at its start".to_owned()),
             Command::AddTarget(target) => self.watch(target.pid, conductor).and_then(|()| {
-                let is_it = self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks);
+                let is_it =
+                    self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks);
                 if is_it { Ok("added".to_owned()) } else { Err(format!("process {} has ended", target.pid)) }
             }),
             Command::RemoveTarget(target) => {
@@ -258,8 +259,7 @@ impl Packer {
         self.last = Instant::now();
         self.counters.observations += 1;
         self.find(conductor);
-        let ended: Vec<u32> =
-            self.watched.iter_mut().filter_map(|(pid, one)| (!one.look()).then_some(*pid)).collect();
+        let ended: Vec<u32> = self.watched.iter_mut().filter_map(|(pid, one)| (!one.look()).then_some(*pid)).collect();
         if !ended.is_empty() {
             let removed: Vec<Target> =
                 ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
@@ -278,7 +278,10 @@ impl Packer {
             Who::System => task::processes().unwrap_or_default(),
             Who::Cgroup(folder) => cgroup::members(folder),
             Who::Processes(named) => {
-                let named = named.iter().copied().filter(|pid| !self.watched.contains_key(pid) && self.counters.observations == 1);
+                let named = named
+                    .iter()
+                    .copied()
+                    .filter(|pid| !self.watched.contains_key(pid) && self.counters.observations == 1);
                 named.chain(self.children()).collect()
             }
             Who::Child => Vec::new(),
@@ -358,9 +361,10 @@ impl Packer {
         packing: &Packing,
         conductor: &mut dyn Conductor,
     ) {
-        let changes = found.into_iter().zip(&packing.nodes).filter(|((unit, ..), nodes)| {
-            self.held.get(unit).map_or(NodeSet::default(), |held| held.nodes) != **nodes
-        });
+        let changes = found
+            .into_iter()
+            .zip(&packing.nodes)
+            .filter(|((unit, ..), nodes)| self.held.get(unit).map_or(NodeSet::default(), |held| held.nodes) != **nodes);
         let changes: Vec<_> = changes.collect();
         self.counters.decisions += 1;
         let decision = self.counters.decisions;
@@ -380,7 +384,12 @@ impl Packer {
             let was = self.held.get(&unit).map_or(demand.allowed, |held| held.nodes);
             let (name, was, now) = (format!("nodes of {unit}"), list(was), list(*nodes));
             if self.options.dry_run {
-                conductor.record(Event::Setting(Setting { name, was: was.clone(), now: was, done: SettingDone::LeftAlone }));
+                conductor.record(Event::Setting(Setting {
+                    name,
+                    was: was.clone(),
+                    now: was,
+                    done: SettingDone::LeftAlone,
+                }));
                 continue;
             }
             conductor.record(Event::Setting(Setting { name, was, now, done: SettingDone::Changed }));
@@ -437,7 +446,14 @@ impl Packer {
         self.counters.threads_moved += placed.threads;
         placed.settings.into_iter().for_each(|setting| conductor.record(Event::Setting(setting)));
         let threads_moved = placed.threads;
-        conductor.record(Event::Action(Action { decision, pages, threads_moved, moved_bytes, took_ns, ..Action::default() }));
+        conductor.record(Event::Action(Action {
+            decision,
+            pages,
+            threads_moved,
+            moved_bytes,
+            took_ns,
+            ..Action::default()
+        }));
         placed.troubles.into_iter().for_each(|what| self.trouble(what, conductor));
     }
 

@@ -73,7 +73,13 @@ impl Held {
     }
 
     /// Writes the nodes into a cgroup's cpuset. False: that cannot be done here, and nothing was changed.
-    pub fn by_cpuset(&mut self, folder: &Path, machine: &Machine, keeper: &mut dyn Keeper, placed: &mut Placed) -> bool {
+    pub fn by_cpuset(
+        &mut self,
+        folder: &Path,
+        machine: &Machine,
+        keeper: &mut dyn Keeper,
+        placed: &mut Placed,
+    ) -> bool {
         let Some(allowed) = self.allowed.clone().or_else(|| allowed_by(folder)) else { return false };
         let within = allowed.cpus.and(&cpus(machine, self.nodes));
         let mems = ids(machine, self.nodes).into_iter().filter(|node| allowed.mems.contains(node));
@@ -104,11 +110,15 @@ impl Held {
         let born = born.or_else(|| self.born.clone());
         for _ in 0..PASSES {
             let ids = threads_of(pid);
-            let is_born = |id: &&ThreadId| !self.threads.contains_key(id) && born.as_ref().is_some_and(|born| binding::is_ours(**id, born));
+            let is_born = |id: &&ThreadId| {
+                !self.threads.contains_key(id) && born.as_ref().is_some_and(|born| binding::is_ours(**id, born))
+            };
             let adopted: Vec<ThreadId> = ids.iter().filter(is_born).copied().collect();
-            let inherited = |id: ThreadId| born.clone().map(|born| Binding { thread: id, was: born.before, now: born.ours });
+            let inherited =
+                |id: ThreadId| born.clone().map(|born| Binding { thread: id, was: born.before, now: born.ours });
             let mut bindings: Vec<Binding> = adopted.into_iter().filter_map(inherited).collect();
-            let known = bindings.iter().map(|one| (one.thread, Bound { before: one.was.clone(), ours: one.now.clone() }));
+            let known =
+                bindings.iter().map(|one| (one.thread, Bound { before: one.was.clone(), ours: one.now.clone() }));
             self.threads.extend(known);
             for id in ids {
                 match binding::planned(id, self.threads.get(&id), &wanted, &mut placed.troubles) {

@@ -103,9 +103,9 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
     let is_busy = |pid: &u32| watched.get(pid).is_some_and(|one| one.cpus >= LEAST_CPUS);
     for pid in watched.keys() {
         let folder = cgroup::of_process(root, *pid).filter(|folder| {
-            *groups.entry(folder.clone()).or_insert_with(|| {
-                held.contains(&Unit::Cgroup(folder.clone())) || is_to_itself(folder, watched)
-            })
+            *groups
+                .entry(folder.clone())
+                .or_insert_with(|| held.contains(&Unit::Cgroup(folder.clone())) || is_to_itself(folder, watched))
         });
         let unit = match folder {
             Some(folder) if !held.contains(&Unit::Process(*pid)) => Unit::Cgroup(folder),

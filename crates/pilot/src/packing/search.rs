@@ -26,7 +26,12 @@ pub fn pack(rooms: &Rooms, demands: &[Demand], settings: &PackingSettings) -> Pa
     let as_it_is = |now: Vec<NodeSet>| Packing { nodes: now, loss: loss_now, loss_now, is_change: false };
     let mut candidates = candidate_sets(rooms);
     let has_cpus = |set: &NodeSet| set.iter().any(|node| rooms.nodes[node].cpus > 0.0);
-    candidates.extend(demands.iter().map(|demand| bound_now(&Demand { bound: demand.allowed, ..demand.clone() }, rooms)).filter(has_cpus));
+    candidates.extend(
+        demands
+            .iter()
+            .map(|demand| bound_now(&Demand { bound: demand.allowed, ..demand.clone() }, rooms))
+            .filter(has_cpus),
+    );
     if demands.is_empty() || candidates.is_empty() {
         return as_it_is(now);
     }
@@ -362,7 +367,10 @@ mod tests {
             }
             let packing = packed(&rooms, &demands);
             for (demand, set) in demands.iter().zip(&packing.nodes) {
-                assert!(!set.is_empty() && (demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0), "{packing:?}");
+                assert!(
+                    !set.is_empty() && (demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0),
+                    "{packing:?}"
+                );
             }
             // However crowded node 1 is, those three stay there; the others keep away from it.
             assert!(packing.is_change && packing.nodes[3..].iter().all(|set| set.0 & 0b0010 == 0), "{packing:?}");

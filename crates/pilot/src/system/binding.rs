@@ -174,10 +174,7 @@ pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
 fn find(targets: &Targets, number: u32) -> Option<(ThreadId, Option<Bound>)> {
     targets.all.values().find_map(|looked| {
         let (tid, thread) = looked.threads.iter().find(|(_, thread)| thread.number == number)?;
-        Some((
-            ThreadId { pid: looked.target.pid, tid: *tid, start_ticks: thread.start_ticks },
-            thread.bound.clone(),
-        ))
+        Some((ThreadId { pid: looked.target.pid, tid: *tid, start_ticks: thread.start_ticks }, thread.bound.clone()))
     })
 }
 
@@ -186,7 +183,12 @@ fn thread_mut(targets: &mut Targets, number: u32) -> Option<&mut super::targets:
 }
 
 /// Where a thread is to run on a node: within what it might do before we came, or within what somebody else has let it do since.
-pub(crate) fn planned(id: ThreadId, bound: Option<&Bound>, cpus: &CpuMask, troubles: &mut Vec<String>) -> Result<Binding, Refusal> {
+pub(crate) fn planned(
+    id: ThreadId,
+    bound: Option<&Bound>,
+    cpus: &CpuMask,
+    troubles: &mut Vec<String>,
+) -> Result<Binding, Refusal> {
     let was = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
     let own = bound.filter(|bound| bound.ours == was).map_or(&was, |bound| &bound.before);
     let now = own.and(cpus);

@@ -186,7 +186,9 @@ fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
     Err(ServiceError::Content {
         path: folder.to_owned(),
         line: None,
-        what: format!("this folder has to be user {uid}'s, and written by nobody else; remove it, and it will be made anew"),
+        what: format!(
+            "this folder has to be user {uid}'s, and written by nobody else; remove it, and it will be made anew"
+        ),
     })
 }
 
@@ -265,7 +267,10 @@ mod tests {
         for (what, claimed) in [("4711", Some(4711)), ("4711", None), ("all", Some(12)), ("all", None)] {
             let other = Other::holding(&folder, what);
             let refused = claims.claim(claimed).unwrap_err();
-            assert!(refused.contains(&format!("process {})", other.0.id())) && refused.contains("numapilot ctl"), "{refused}");
+            assert!(
+                refused.contains(&format!("process {})", other.0.id())) && refused.contains("numapilot ctl"),
+                "{refused}"
+            );
             assert_eq!(claims.claim(Some(4712)).is_ok(), what != "all");
             claims.unclaim(4712);
             drop(other);

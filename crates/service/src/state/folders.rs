@@ -87,10 +87,9 @@ fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(Keeper<S>
     for number in 1..=BESIDE_MAX {
         let folder = match number {
             1 => wanted.to_owned(),
-            _ => wanted.with_file_name(format!(
-                "{}-{number}",
-                wanted.file_name().unwrap_or_default().to_string_lossy()
-            )),
+            _ => {
+                wanted.with_file_name(format!("{}-{number}", wanted.file_name().unwrap_or_default().to_string_lossy()))
+            }
         };
         match Keeper::open(&folder, system.clone()) {
             Err(error @ ServiceError::Taken { .. }) => taken = Some(error),

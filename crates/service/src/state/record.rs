@@ -50,7 +50,9 @@ impl Record {
             // Whoever had them may have been killed since we began.
             restored = folders::put_back(&self.machine, &Live).map_err(|error| error.to_string())?;
             if restored.iter().any(|done| done.setting == setting_of(file)) {
-                return Err("an earlier numapilot's value was put back just now; it will be changed the next time".to_owned());
+                return Err(
+                    "an earlier numapilot's value was put back just now; it will be changed the next time".to_owned()
+                );
             }
         }
         let change = (setting_of(file), was.to_owned(), now.to_owned());
