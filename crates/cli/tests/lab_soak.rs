@@ -37,7 +37,8 @@ fn growth(sizes: &[Size]) -> Vec<String> {
         all[all.len() / 2]
     };
     // Memory is given out in pieces, and the table of pages fills up to what there is to remember: a sixteenth more, or 1 MiB. Descriptors and threads: none.
-    let figures: [(&str, fn(&Size) -> u64, u64); 3] = [
+    type Figure = (&'static str, fn(&Size) -> u64, u64);
+    let figures: [Figure; 3] = [
         ("anonymous KiB", |size| size.anonymous_kib, 1024),
         ("descriptors", |size| size.descriptors, 0),
         ("threads", |size| size.threads, 0),

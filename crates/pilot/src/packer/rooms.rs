@@ -60,9 +60,11 @@ impl Looker {
             let used = memory.total_bytes.saturating_sub(memory.available_bytes());
             let packed: u64 = demands.iter().filter_map(|demand| demand.memory_bytes.get(at)).sum();
             let online = |cpu: &&CpuId| machine.cpu(**cpu).is_some_and(|cpu| cpu.online);
+            let cpus = node.cpus.iter().filter(online).count() as f64;
             NodeRoom {
-                cpus: node.cpus.iter().filter(online).count() as f64,
-                cpus_taken: busy * left,
+                cpus,
+                // Ticks are rounded: no node works more than it has processors.
+                cpus_taken: (busy * left).min(cpus),
                 memory_bytes: memory.total_bytes,
                 memory_taken: used.saturating_sub(packed),
             }

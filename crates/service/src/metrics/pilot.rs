@@ -1,6 +1,8 @@
 //! What the pilot shows: its [`Status`] as families. Sums over processes by default; with leave, figures per process by number and user, and never a name
 //! or a command line.
 
+use std::collections::BTreeMap;
+
 use numapilot_pilot::event::EvidenceSource;
 use numapilot_pilot::status::Counters;
 use numapilot_pilot::status::NodeStatus;
@@ -53,9 +55,12 @@ fn used(evidence: &[EvidenceSource]) -> MetricFamily {
         "numapilot_evidence_used",
         "1 for sources of evidence that are used, 0 for those that do not work here",
     );
-    evidence
-        .iter()
-        .fold(family, |family, source| family.with(&[("source", &source.name)], f64::from(u8::from(source.used))))
+    // A source may have several things to say, and is one series all the same.
+    let mut by_name: BTreeMap<&str, bool> = BTreeMap::new();
+    evidence.iter().for_each(|source| *by_name.entry(&source.name).or_default() |= source.used);
+    by_name
+        .into_iter()
+        .fold(family, |family, (name, used)| family.with(&[("source", &name)], f64::from(u8::from(used))))
 }
 
 fn counters(counters: &Counters) -> Vec<MetricFamily> {
