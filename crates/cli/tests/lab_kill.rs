@@ -35,8 +35,9 @@ settings() {{ cat /proc/sys/kernel/numa_balancing $debug/scan_delay_ms $debug/sc
 affinities() {{ for pid in "$@"; do grep -h Cpus_allowed_list /proc/$pid/task/*/status; done | sort | uniq -c | tr '\n' ' '; }}
 state() {{ settings; affinities $first $second; }}
 "$moves" remote 2 1 > plain 2>/dev/null
-MOVES_FREE=1 "$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
-MOVES_FREE=1 "$moves" shared 2 {seconds} > second.out 2> second.err & second=$!
+export MOVES_FREE=1 MOVES_PAUSE_US=30000
+"$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
+"$moves" shared 2 {seconds} > second.out 2> second.err & second=$!
 ready first.err; ready second.err
 before=$(state) settings_before=$(settings) affinities_before=$(affinities $first $second)
 echo "BEFORE $before"

@@ -10,7 +10,7 @@ use common::*;
 use numapilot_lab::{Lab, Topology};
 use serde_json::Value;
 
-fn guest(script: &str) -> String {
+fn guest(nodes: usize, script: &str) -> String {
     let folder = scratch();
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
     let prelude = "cd /tmp; ready() { until grep -q ready $1; do sleep 0.05; done; }
@@ -19,7 +19,7 @@ fn guest(script: &str) -> String {
         # Pages by node.
         homes() { cat /proc/$1/numa_maps | tr ' ' '\\n' | sed -n 's/^N\\([0-9]*\\)=/\\1 /p' | awk '{n[$1]+=$2} END {for (i = 0; i < 4; i++) printf \"%d \", n[i]}'; }\n";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", moves.display());
-    let lab = Lab::new(Topology::symmetric(4)).icount(true).time_limit(Duration::from_secs(500));
+    let lab = Lab::new(Topology::symmetric(nodes)).icount(true).time_limit(Duration::from_secs(500));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
     outcome.stdout
@@ -52,9 +52,10 @@ fn processes_get_nodes_of_their_own_with_their_memory_and_go_free_at_the_end() {
         return;
     }
     let output = guest(
+        4,
         r#"
 for which in a b c d; do
-    MOVES_FREE=1 "$moves" nothing 8 1000 > $which.out 2> $which.err & eval "$which=\$!"; ready $which.err
+    MOVES_FREE=1 MOVES_PAUSE_US=3000 "$moves" nothing 8 1000 > $which.out 2> $which.err & eval "$which=\$!"; ready $which.err
 done
 # One of them has a cgroup with a cpuset to itself, another one's cgroup leaves it two nodes.
 echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
@@ -98,7 +99,7 @@ begin log; cat log; end
     assert_eq!(part(&output, "cpuset-after"), "4-7", "and both cpusets are as they were");
     assert_eq!((part(&output, "status"), part(&output, "sums")), ("0", "1"));
     let advice: Value = serde_json::from_str(part(&output, "advise")).expect("JSON");
-    assert_eq!(advice["fits"], Value::from(false), "every processor is busy: {advice}");
+    assert!(advice["by_node"][3]["cpus_busy"].as_f64() > Some(0.2) && advice["by_node"][3]["cpus"] == 2.0, "{advice}");
     let list = part(&output, "list").lines().last().expect("a list");
     assert!(!numapilot_machine::parse_cpu_list(list).expect("a list such as 0-1").is_empty());
 }
@@ -109,9 +110,10 @@ fn a_machine_asked_for_twice_what_it_has_is_loaded_evenly_and_settles() {
         return;
     }
     let output = guest(
+        2,
         r#"
 pids=
-for which in 0 1 2 3; do
+for which in 0 1 2; do
     MOVES_FREE=1 "$moves" nothing 4 1000 > $which.out 2> $which.err & pids=$pids,$!; ready $which.err
 done
 "$numapilot" balance --pid ${pids#,} --pack --json --for 9s > log
@@ -121,21 +123,20 @@ begin free; "$numapilot" advise -w 1; end
 "#,
     );
     let events: Vec<Value> = part(&output, "log").lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    // Sixteen threads that spin on eight processors: numad stops at 85 %; here each node gets its share.
+    // Twelve threads that spin on four processors: numad stops at 85 %; here each node gets its share.
     let mut nodes = std::collections::BTreeMap::new();
-    let settings: Vec<&Value> =
-        events.iter().filter(|event| event["event"] == "setting" && event["done"] == "changed").collect();
+    let is_placed = |event: &&Value| event["event"] == "setting" && event["done"] == "changed";
+    let settings: Vec<&Value> = events.iter().filter(is_placed).collect();
     for setting in &settings {
         nodes.insert(setting["name"].to_string(), setting["now"].as_str().expect("a list").to_owned());
     }
-    let mut load = [0.0_f64; 4];
+    let mut load = [0.0_f64; 2];
     for list in nodes.values() {
         let list = numapilot_machine::parse_cpu_list(list).expect("a list");
         list.iter().for_each(|node| load[*node as usize] += 4.0 / list.len() as f64);
     }
-    let (least, most) =
-        load.iter().fold((f64::MAX, 0.0_f64), |(least, most), load| (least.min(*load), most.max(*load)));
-    assert!(nodes.len() == 4 && most - least <= 2.0, "{nodes:?}: {load:?}");
-    assert!(settings.len() <= 8, "it settles: {} placements of 4 processes", settings.len());
+    // Three that want the same on two nodes: one of them has both, or one node has two of them.
+    assert!((2..=3).contains(&nodes.len()) && (load[0] - load[1]).abs() <= 4.0, "{nodes:?}: {load:?}");
+    assert!(settings.len() <= 6, "it settles: {} placements of 3 processes", settings.len());
     assert_eq!(events.last().expect("an end")["event"], "stop");
 }

@@ -28,7 +28,9 @@ pub fn all(root: &Path) -> Result<Vec<CpuTime>, KernelError> {
 
 /// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`: guests are counted in user and nice.
 fn line(text: &str) -> Option<CpuTime> {
-    let mut words = text.strip_prefix("cpu")?.split_ascii_whitespace();
+    // Without a number, the line is of all of them.
+    let rest = text.strip_prefix("cpu").filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))?;
+    let mut words = rest.split_ascii_whitespace();
     let cpu = CpuId(words.next()?.parse().ok()?);
     let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
     let of = |field: usize| ticks.get(field).copied().unwrap_or(0);

@@ -84,7 +84,9 @@ static void *work(void *argument) {
     else if (node == 0) fill(memory, bytes);
     pthread_barrier_wait(&touched);
     pthread_barrier_wait(&touched);
+    useconds_t pause = getenv("MOVES_PAUSE_US") ? (useconds_t)atol(getenv("MOVES_PAUSE_US")) : 0;
     while (!stop) {
+        if (pause) usleep(pause); /* busy for a part of the time only */
         if (is("remote") || is("nothing") || is("locked")) sums[node] = use(own, part, 1);
         else if (is("shared")) sums[node] = use(memory, bytes, 1);
         else if (is("phases") && node == 1 + phase % 2) sums[node] = use(memory, bytes, 1);
