@@ -34,6 +34,7 @@ debug=/sys/kernel/debug/sched/numa_balancing
 settings() {{ cat /proc/sys/kernel/numa_balancing $debug/scan_delay_ms $debug/scan_period_min_ms $debug/scan_period_max_ms | tr '\n' ' '; }}
 affinities() {{ for pid in "$@"; do grep -h Cpus_allowed_list /proc/$pid/task/*/status; done | sort | uniq -c | tr '\n' ' '; }}
 state() {{ settings; affinities $first $second; }}
+echo 0 > /proc/sys/kernel/numa_balancing
 "$moves" remote 2 1 > plain 2>/dev/null
 export MOVES_FREE=1 MOVES_PAUSE_US=30000
 "$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
