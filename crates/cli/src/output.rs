@@ -1,9 +1,11 @@
 //! Writing results: to standard output, or to a file that appears whole or not at all.
 
 use std::fs;
+use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -48,13 +50,51 @@ pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
         write(&mut out)?;
         return out.flush().context("standard output");
     }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = Path::new(&temporary);
-    let written = fs::File::create(temporary).map_err(anyhow::Error::from).and_then(|mut file| write(&mut file));
-    let written = written.and_then(|()| Ok(fs::rename(temporary, path)?));
-    if written.is_err() {
-        let _ = fs::remove_file(temporary);
+    let mut file = PendingFile::create(path)?;
+    write(&mut file)?;
+    Ok(file.finish()?)
+}
+
+/// A file that has its name only once it is whole; dropped before, it leaves nothing behind.
+pub struct PendingFile {
+    file: fs::File,
+    temporary: PathBuf,
+    path: PathBuf,
+    is_whole: bool,
+}
+
+impl PendingFile {
+    /// Begins it, beside where it will be.
+    pub fn create(path: &Path) -> io::Result<PendingFile> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        let file = fs::File::create(&temporary)?;
+        Ok(PendingFile { file, temporary, path: path.to_owned(), is_whole: false })
     }
-    written
+
+    /// It is whole.
+    pub fn finish(mut self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.path)?;
+        self.is_whole = true;
+        Ok(())
+    }
+}
+
+impl Write for PendingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
 }

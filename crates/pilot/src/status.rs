@@ -116,6 +116,20 @@ pub struct TargetStatus {
     pub local_share: Option<f64>,
     /// Bytes moved for it since the start.
     pub moved_bytes: u64,
+    /// Where its memory was seen used lately, the most first: the hottest stretches of 2 MiB.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotStretch>,
+}
+
+/// A stretch of a process's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HotStretch {
+    /// Lowest address of a page that was seen used.
+    pub address: u64,
+    /// Uses seen; older ones count less.
+    pub uses: f64,
+    /// Share of them from the node where the page lay, 0 to 1.
+    pub local_share: f64,
 }
 
 /// One memory node.

@@ -1,5 +1,7 @@
 //! What is shown of an interval, whatever the source: the seven metrics, nodes, links and processes. Pure data; a figure that is not known says why.
 
+use std::sync::Arc;
+
 use numapilot_machine::NodeId;
 use numapilot_traffic::Imbalance;
 use serde_json::Value;
@@ -208,6 +210,8 @@ pub struct NodeFigures {
     pub controller_bytes_per_s: Told,
     /// Share of the time in which they were busy.
     pub controller_load: Option<f64>,
+    /// What samples say of its CPUs' accesses; `None`: nothing is sampled.
+    pub sampled: Option<SampledNode>,
 }
 
 /// One directed link in an interval.
@@ -228,8 +232,45 @@ pub struct AreaFigures {
     pub share: Option<f64>,
     /// Of these, local ones.
     pub local_share: Option<f64>,
+    /// Bytes, where it is not told on which nodes they are.
+    pub bytes: u64,
     /// Bytes by node, in the order of the interval's nodes; empty where not known.
     pub bytes_by_node: Vec<u64>,
+}
+
+/// A process's memory as one source tells of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryView {
+    /// What is listed, and who says so, in a few words.
+    pub title: String,
+    /// The areas, in the order of being shown.
+    pub areas: Vec<AreaFigures>,
+    /// What the reader must know, in whole sentences: limits, and why better sources say nothing.
+    pub notes: Vec<String>,
+}
+
+/// What samples say of the accesses (or page faults) of a node's CPUs: estimates, per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SampledNode {
+    /// To the node's own memory.
+    pub local_per_s: f64,
+    /// To other nodes' memory.
+    pub remote_per_s: f64,
+    /// To memory of which nobody said where it is.
+    pub unknown_per_s: f64,
+    /// Mean latency in core cycles; `None`: not measured.
+    pub latency_cycles: Option<f64>,
+}
+
+/// The samples of an interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sampled {
+    /// What was sampled, by whom.
+    pub source: String,
+    /// How many there were.
+    pub samples: u64,
+    /// How many more found no room.
+    pub lost: u64,
 }
 
 /// One thread in an interval.
@@ -253,7 +294,7 @@ pub struct ProcessFigures {
     /// Its number.
     pub pid: u32,
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Threads.
     pub threads: u32,
     /// CPUs' worth of time that it used.
@@ -306,6 +347,8 @@ pub struct Interval {
     pub processes: Vec<ProcessFigures>,
     /// Events, where they are counted.
     pub events: Vec<EventFigures>,
+    /// Samples, where any are taken.
+    pub sampled: Option<Sampled>,
     /// Counters of the kernel's memory management: name, since boot, in the interval.
     pub kernel: Vec<(&'static str, u64, u64)>,
     /// What the reader must know, in whole sentences.

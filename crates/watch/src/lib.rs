@@ -9,6 +9,7 @@ pub mod export;
 pub mod figures;
 #[cfg(test)]
 mod fixture;
+pub mod heat;
 pub mod live;
 pub mod maps;
 mod places;
@@ -18,6 +19,7 @@ pub mod signals;
 pub mod stat;
 mod task_stat;
 pub mod top;
+pub mod witness;
 
 pub use error::WatchError;
 pub use places::Places;

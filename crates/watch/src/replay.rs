@@ -31,6 +31,7 @@ use crate::error::WatchError;
 use crate::figures::AreaFigures;
 use crate::figures::Interval;
 use crate::figures::LinkFigures;
+use crate::figures::MemoryView;
 use crate::figures::Metric;
 use crate::figures::NodeFigures;
 use crate::figures::ProcessFigures;
@@ -67,8 +68,8 @@ pub struct ReplayOptions {
 pub struct Frame {
     /// The figures.
     pub interval: Interval,
-    /// By process (its number): its objects, those accessed most first.
-    pub areas: BTreeMap<u32, Vec<AreaFigures>>,
+    /// By process (its number): its memory, as each source tells of it, the most telling first.
+    pub views: BTreeMap<u32, Vec<MemoryView>>,
     /// By process: its threads.
     pub threads: BTreeMap<u32, Vec<ThreadFigures>>,
 }
@@ -314,7 +315,7 @@ impl Scene<'_> {
             let most = by_node.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(node, _)| *node);
             interval.processes.push(ProcessFigures {
                 pid,
-                name: name.clone(),
+                name: name.as_str().into(),
                 threads: threads.len() as u32,
                 cpus: work.busy_ns / elapsed,
                 resident_bytes: self.objects.bytes.get(&number).copied().unwrap_or(0),
@@ -333,7 +334,9 @@ impl Scene<'_> {
                 cpus: thread.busy_ns / elapsed,
             });
             frame.threads.insert(pid, figures.collect());
-            frame.areas.insert(pid, self.objects.areas(of, number));
+            let title = "objects, by memory accesses (simulated samples)".to_owned();
+            let view = MemoryView { title, areas: self.objects.areas(of, number), notes: Vec::new() };
+            frame.views.insert(pid, vec![view]);
         }
         interval.processes.sort_by(|a, b| b.cpus.total_cmp(&a.cpus).then(a.pid.cmp(&b.pid)));
     }
@@ -420,7 +423,7 @@ impl Objects<'_> {
             name: name(label).unwrap_or_else(|| "(no known object)".to_owned()),
             share: Some(count / all),
             local_share: Some(local / count),
-            bytes_by_node: Vec::new(),
+            ..AreaFigures::default()
         };
         let mut areas: Vec<AreaFigures> = sums.into_iter().map(of).collect();
         areas.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)).then(a.name.cmp(&b.name)));
@@ -462,11 +465,11 @@ mod tests {
         assert_eq!((interval.nodes.len(), interval.links.len()), (4, 8));
         let local = interval.seven.get(Metric::LocalShare).value().unwrap();
         let process = &interval.processes[0];
-        assert_eq!(process.name, "mg");
+        assert_eq!(&*process.name, "mg");
         let sampled = process.local_share.value().unwrap();
         assert!((local - sampled).abs() < 0.05, "model {local}, its samples {sampled}");
         assert_eq!(middle.threads[&process.pid].len(), process.threads as usize);
-        let shares: f64 = middle.areas[&process.pid].iter().filter_map(|area| area.share).sum();
+        let shares: f64 = middle.views[&process.pid][0].areas.iter().filter_map(|area| area.share).sum();
         assert!((shares - 1.0).abs() < 1e-9);
         // What the nodes' CPUs did is what the machine did.
         let busy: f64 = interval.nodes.iter().filter_map(|node| node.busy_cpus).sum();

@@ -117,8 +117,11 @@ pub struct StatArgs {
     /// End after this time [default: 1 s for the whole machine; else until the processes end]
     #[arg(long = "for", value_name = "TIME", value_parser = interval)]
     pub run_for: Option<Duration>,
+    /// Take no samples: count only
+    #[arg(long, conflicts_with = "replay")]
+    pub no_samples: bool,
     /// Run the command so often, and show means and spreads
-    #[arg(long, short, value_name = "N", default_value_t = 1, requires = "command",
+    #[arg(long, short, value_name = "N", default_value_t = 1, requires = "command", conflicts_with = "interval",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Show a recorded trace, replayed on a simulated machine
@@ -136,7 +139,7 @@ pub struct StatArgs {
     /// Print CSV: a line for each figure
     #[arg(long)]
     pub csv: bool,
-    /// Write to this file rather than to standard error (commands) or standard output
+    /// Write to this file rather than to standard error (commands) or standard output; it appears when it is whole
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -183,6 +186,9 @@ pub struct TopArgs {
     /// Columns and rows of the snapshot
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x30", value_parser = size, requires = "snapshot")]
     pub size: (u16, u16),
+    /// Control socket of a running `balance`, which tells what it has seen of processes
+    #[arg(long, value_name = "PATH", conflicts_with = "replay")]
+    pub socket: Option<PathBuf>,
     /// When to use colour
     #[arg(long, value_enum, default_value_t = super::Colour::Auto)]
     pub color: super::Colour,

@@ -45,7 +45,7 @@ pub fn run(arguments: &CtlArgs) -> Result<()> {
     output::print(&format!("{}\n", clean(&answer.says)))
 }
 
-fn usual_socket() -> PathBuf {
+pub fn usual_socket() -> PathBuf {
     let own = Places::usual().control;
     if !own.exists() && Path::new(SYSTEM_CONTROL).exists() { PathBuf::from(SYSTEM_CONTROL) } else { own }
 }

@@ -85,6 +85,7 @@ impl Exporter {
             && processes.refresh(self.live.root(), self.began.elapsed().as_secs_f64()).is_ok()
         {
             stat.interval.processes = processes.figures(self.live.machine());
+            stat.interval.processes.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
             stat.interval.processes.truncate(*most);
         }
         // A process that has ended is simply no longer there.

@@ -1,6 +1,5 @@
 //! `numapilot stat`.
 
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -20,6 +19,7 @@ use numapilot_watch::figures::Interval;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::counters::Scope;
+use numapilot_watch::live::samples::Sampling;
 use numapilot_watch::maps::LastSeen;
 use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::replay;
@@ -32,6 +32,7 @@ use numapilot_watch::stat::Stat;
 
 use crate::args::StatArgs;
 use crate::output;
+use crate::output::PendingFile;
 
 /// How long the machine is looked at where nothing says.
 const SYSTEM_TIME: Duration = Duration::from_secs(1);
@@ -41,18 +42,24 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Shows intervals.
 pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
     let mut out = Output::new(arguments)?;
+    let code = watch(arguments, &mut out)?;
+    out.finish()?;
+    Ok(code)
+}
+
+fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     if let Some(trace) = &arguments.replay {
-        return run_replay(arguments, trace, &mut out).map(|()| ExitCode::SUCCESS);
+        return run_replay(arguments, trace, out).map(|()| ExitCode::SUCCESS);
     }
     signals::catch().context("signals")?;
     if !arguments.command.is_empty() {
-        return run_command(arguments, &mut out);
+        return run_command(arguments, out);
     }
     let processes: Vec<Process> = arguments.pid.iter().map(|pid| Process::open(*pid)).collect::<Result<_, _>>()?;
     let scope = if processes.is_empty() { Scope::System } else { Scope::Processes(arguments.pid.clone()) };
     let mut watched = Watched::open(arguments, scope)?;
     let default = processes.is_empty().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
-    let whole = watched.follow(arguments, &mut out, &processes, arguments.run_for.or(default))?;
+    let whole = watched.follow(arguments, out, &processes, arguments.run_for.or(default))?;
     out.summary(&whole, arguments.interval.is_some())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +122,8 @@ struct Watched {
 impl Watched {
     fn open(arguments: &StatArgs, scope: Scope) -> Result<Watched> {
         let machine = Machine::live()?;
-        let options = LiveOptions { scope: Some(scope), ..options() };
+        let sampling = if arguments.no_samples { Sampling::Off } else { Sampling::AccessesOrFaults };
+        let options = LiveOptions { scope: Some(scope), sampling, ..options() };
         let live = Live::open(Root::default(), machine, &options);
         Ok(Watched { live, seen: LastSeen::default(), pids: arguments.pid.clone() })
     }
@@ -147,6 +155,7 @@ impl Watched {
             }
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
             let until = [next, limit].into_iter().flatten().map(|at| at.saturating_sub(began.elapsed())).min();
+            self.live.look();
             let pause = until.unwrap_or(PATIENCE).min(PATIENCE);
             match processes.iter().find(|process| process.is_running()) {
                 Some(process) => process.wait(pause),
@@ -173,7 +182,7 @@ pub fn options() -> LiveOptions {
         }
         None => "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
     };
-    LiveOptions { scope: None, no_pmu: obstacle.map(|obstacle| obstacle.reason.clone()), no_latency }
+    LiveOptions { scope: None, sampling: Sampling::Off, no_pmu: obstacle.map(|obstacle| obstacle.reason.clone()), no_latency }
 }
 
 fn run_replay(arguments: &StatArgs, trace: &std::path::Path, out: &mut Output) -> Result<()> {
@@ -199,9 +208,14 @@ fn run_replay(arguments: &StatArgs, trace: &std::path::Path, out: &mut Output) -
     out.summary(&Stat { interval, memory: Vec::new() }, arguments.interval.is_some())
 }
 
+enum To {
+    Stream(Box<dyn Write>),
+    File(PendingFile),
+}
+
 /// Where results go, and in which form.
 struct Output {
-    to: Box<dyn Write>,
+    to: To,
     form: Form,
     full: bool,
     look: Look,
@@ -218,12 +232,13 @@ enum Form {
 impl Output {
     fn new(arguments: &StatArgs) -> Result<Output> {
         // A command's own output stays its own.
-        let to: Box<dyn Write> = match &arguments.output {
+        let to = match &arguments.output {
             Some(path) => {
-                Box::new(File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?)
+                let file = PendingFile::create(path).with_context(|| format!("{}: cannot be written", path.display()));
+                To::File(file?)
             }
-            None if arguments.command.is_empty() => Box::new(std::io::stdout()),
-            None => Box::new(std::io::stderr()),
+            None if arguments.command.is_empty() => To::Stream(Box::new(std::io::stdout())),
+            None => To::Stream(Box::new(std::io::stderr())),
         };
         let form = match (arguments.json, arguments.csv) {
             (true, _) => Form::Json,
@@ -236,7 +251,19 @@ impl Output {
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
-        self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush()).context("output")
+        let to: &mut dyn Write = match &mut self.to {
+            To::Stream(stream) => stream,
+            To::File(file) => file,
+        };
+        to.write_all(text.as_bytes()).and_then(|()| to.flush()).context("output")
+    }
+
+    /// Everything is written: a file gets its name.
+    fn finish(self) -> Result<()> {
+        match self.to {
+            To::File(file) => file.finish().context("output"),
+            To::Stream(_) => Ok(()),
+        }
     }
 
     fn interval(&mut self, stat: &Stat) -> Result<()> {
@@ -268,7 +295,8 @@ impl Output {
     fn repeats(&mut self, repeats: &Repeats) -> Result<()> {
         match self.form {
             Form::Json => self.write(&(serde_json::to_string_pretty(&repeats.json()).context("JSON")? + "\n")),
-            _ => self.write(&repeats.text(self.look)),
+            Form::Csv => self.write(&repeats.csv()),
+            Form::Text => self.write(&repeats.text(self.look)),
         }
     }
 }

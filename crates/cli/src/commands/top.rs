@@ -11,6 +11,7 @@ use numapilot_machine::Machine;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::counters::Scope;
+use numapilot_watch::live::samples::Sampling;
 use numapilot_watch::replay;
 use numapilot_watch::replay::ReplayOptions;
 use numapilot_watch::root::Root;
@@ -22,6 +23,7 @@ use numapilot_watch::top::ReplaySource;
 use numapilot_watch::top::Source;
 use numapilot_watch::top::TopOptions;
 
+use super::ctl::usual_socket;
 use crate::args::Colour;
 use crate::args::TopArgs;
 use crate::output;
@@ -36,7 +38,10 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
     }
     let mut source: Box<dyn Source> = match &arguments.replay {
         Some(trace) => Box::new(ReplaySource::new(replayed(arguments, trace)?)),
-        None => Box::new(LiveSource::new(live()?)),
+        None => {
+            let socket = arguments.socket.clone().unwrap_or_else(usual_socket);
+            Box::new(LiveSource::new(live()?, socket))
+        }
     };
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let palette = match arguments.color {
@@ -57,6 +62,7 @@ fn live() -> Result<Live> {
     // Asking everything that `doctor` asks would take longer than starting may.
     let options = LiveOptions {
         scope: Some(Scope::System),
+        sampling: Sampling::Accesses,
         no_pmu: None,
         no_latency: "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
     };

@@ -298,6 +298,7 @@ impl Pilot {
             samples: looked.samples.0,
             local_share: (looked.samples.0 > 0).then(|| looked.samples.1 as f64 / looked.samples.0 as f64),
             moved_bytes: looked.moved_bytes,
+            hot: looked.hot.told().to_vec(),
         };
         let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);
         conductor.status(Status {

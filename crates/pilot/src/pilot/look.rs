@@ -112,6 +112,7 @@ impl Pilot {
         let mut ask: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for looked in self.targets.all.values_mut() {
             looked.samples = (0, 0);
+            looked.hot.fade(self.interval.as_secs_f64());
         }
         for fault in faults {
             let Some(looked) = self.targets.all.get_mut(&fault.pid) else { continue };
@@ -131,6 +132,7 @@ impl Pilot {
             self.table.saw(id, used.from, home);
             looked.samples.0 += 1;
             looked.samples.1 += u64::from(usize::from(home) == fault.node);
+            looked.hot.saw(fault.page, usize::from(home) == fault.node);
             uses.push(used);
         }
         self.ask_homes(&ask);

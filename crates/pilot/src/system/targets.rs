@@ -16,6 +16,7 @@ use numapilot_machine::Machine;
 use super::binding::Bound;
 use crate::event::Target;
 use crate::evidence::homes::Homes;
+use crate::evidence::hot::Hot;
 use crate::evidence::table::PageId;
 
 /// Share of the time that looking at threads may take, and reading mappings: 1 over this.
@@ -62,6 +63,8 @@ pub struct Looked {
     pub mappings: Vec<census::Range>,
     /// Address ranges in which huge pages are.
     pub huge: Vec<(u64, u64)>,
+    /// Where it was seen to use its memory lately.
+    pub hot: Hot,
     /// Evidence of it in the last interval, and how much of it was local.
     pub samples: (u64, u64),
     /// Moved for it.
@@ -143,6 +146,7 @@ impl Targets {
             homes: Homes::default(),
             mappings: Vec::new(),
             huge: Vec::new(),
+            hot: Hot::default(),
             samples: (0, 0),
             moved_bytes: 0,
             known_since_ns: u64::MAX,
@@ -243,6 +247,7 @@ fn look_at(looked: &mut Looked, next_thread: &mut u32, machine: &Machine, since:
 pub fn begin_anew(looked: &mut Looked, name: String) {
     looked.generation = looked.generation.wrapping_add(1);
     looked.homes = Homes::default();
+    looked.hot.clear();
     looked.mappings.clear();
     looked.huge.clear();
     looked.known_since_ns = u64::MAX;

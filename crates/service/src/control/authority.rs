@@ -71,12 +71,15 @@ impl Authority {
         }
     }
 
-    /// What of a status this client may see.
+    /// What of a status this client may see. `is_own`: whether a process is wholly the client's.
     #[must_use]
-    pub fn view(&self, status: &Status) -> Status {
+    pub fn view(&self, status: &Status, is_own: impl Fn(u32) -> bool) -> Status {
         let mut status = status.clone();
         if !self.is_master {
             status.targets.retain(|target| target.target.uid == self.uid);
+            // Addresses within a process that runs with others' rights help to attack it: the kernel would not tell them either.
+            let closed = status.targets.iter_mut().filter(|target| !is_own(target.target.pid));
+            closed.for_each(|target| target.hot.clear());
             // Free text may name processes.
             status.policy_says.clear();
             status.because.clear();
@@ -89,6 +92,7 @@ impl Authority {
 mod tests {
     //! Every combination of user, process and request.
 
+    use numapilot_pilot::status::HotStretch;
     use numapilot_pilot::status::TargetStatus;
 
     use super::*;
@@ -151,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn addresses_are_told_of_processes_that_are_wholly_ones_own() {
+        let of = |pid| TargetStatus {
+            target: Target { uid: 1000, pid, ..Target::default() },
+            hot: vec![HotStretch { address: 0x7f00_0000_0000, uses: 1.0, local_share: 1.0 }],
+            ..TargetStatus::default()
+        };
+        let status = Status { targets: vec![of(7), of(8)], ..Status::default() };
+        let seen = Authority::of(peer(1000), 0).view(&status, |pid| pid == 8);
+        assert_eq!(seen.targets.iter().map(|target| target.hot.len()).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
     fn a_view_holds_only_ones_own_processes() {
         let of = |uid| TargetStatus {
             target: Target { uid, name: format!("of-{uid}"), ..Target::default() },
@@ -162,10 +178,10 @@ mod tests {
             because: "4711 ended".to_owned(),
             ..Status::default()
         };
-        let seen = Authority::of(peer(1000), 0).view(&status);
+        let seen = Authority::of(peer(1000), 0).view(&status, |_| true);
         assert_eq!(seen.targets, [of(1000)]);
         let text = serde_json::to_string(&seen).unwrap();
         assert!(!text.contains("of-1001") && !text.contains("of-0") && !text.contains("4711"), "{text}");
-        assert_eq!(Authority::of(peer(0), 0).view(&status), status);
+        assert_eq!(Authority::of(peer(0), 0).view(&status, |_| false), status);
     }
 }

@@ -155,8 +155,9 @@ impl Desk {
     }
 
     fn status(&self, authority: Authority) -> Answer {
+        let is_own = |pid| identity::process(pid).is_some_and(|process| process.is_wholly_of(authority.uid));
         let report = Report {
-            pilot: authority.view(&self.board.get()),
+            pilot: authority.view(&self.board.get(), is_own),
             journal: self.journal.as_ref().filter(|_| authority.is_master).map(HealthOf::get),
             clients_refused: self.refused(),
             only_own: !authority.is_master,

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 pub use facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
 pub use probe::probe;
+pub use probe::samplers;
 pub use text::text;
 
 /// Something in the way, and what to do about it. Whole clauses, without a full stop.

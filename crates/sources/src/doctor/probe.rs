@@ -24,7 +24,7 @@ pub fn probe() -> Facts {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let pmus = pmu::read(root).unwrap_or_default();
     let fault = [EventRequest::page_faults(true, 0).completed()];
-    let cpu = read("/sys/devices/system/cpu/online").and_then(|list| first_of(&list)).unwrap_or(0);
+    let cpu = first_online();
     Facts {
         kernel: Kernel::from(read("/proc/sys/kernel/osrelease").unwrap_or_default()),
         arch: std::env::consts::ARCH.to_owned(),
@@ -43,7 +43,7 @@ pub fn probe() -> Facts {
         numa_balancing: read("/proc/sys/kernel/numa_balancing").and_then(|text| text.parse().ok()),
         fault: group(&fault, SELF, cpu),
         fault_system: group(&fault, ANY_TASK, cpu),
-        samplers: samplers(&pmus, cpu),
+        samplers: try_samplers(&pmus, cpu),
         pmus: pmus.into_iter().map(|pmu| pmu.name).collect(),
         memfd: memfd(),
         compilers: compile::installed(),
@@ -79,8 +79,17 @@ fn answer<T>(result: std::io::Result<T>) -> Answer {
     }
 }
 
-/// Tries every way that the PMUs offer.
-fn samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
+/// Tries every way of sampling that this machine's PMUs offer: the part of [`probe`] that takes no time to speak of.
+#[must_use]
+pub fn samplers(pmus: &[Pmu]) -> Vec<SamplerFact> {
+    try_samplers(pmus, first_online())
+}
+
+fn first_online() -> u32 {
+    fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| first_of(list.trim())).unwrap_or(0)
+}
+
+fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
     let wish = Wish { callchain: false, ..Wish::default() };
     let offers = pmu::offers(pmus, &wish).unwrap_or_default();
     let with_physical = pmu::offers(pmus, &Wish { physical: true, ..wish }).unwrap_or_default();

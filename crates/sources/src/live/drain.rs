@@ -295,13 +295,7 @@ impl<'a> Reader<'a> {
         let session = &self.events.session;
         match session.decode(header, self.queue.body(entry), 0) {
             Ok(Record::Sample(event, sample)) => {
-                // A thread that has events of its own and inherits others' is sampled by both.
-                let origin = sample.identifier.and_then(|id| self.events.origins.get(&id));
-                let owner = origin.and_then(|origin| origin.task);
-                if let (Some(owner), Some((_, tid))) = (owner, sample.pid_tid)
-                    && owner != tid
-                    && self.events.tasks.contains(&tid)
-                {
+                if self.events.is_double(&sample) {
                     return Ok(());
                 }
                 self.samples.sample(event, &session.events()[event], &sample, entry.time)

@@ -105,6 +105,17 @@ impl EventRequest {
         }
     }
 
+    /// Page faults for who watches rather than records: without call chains, and of many only so many per second and CPU. Each sample says how many
+    /// faults it stands for.
+    #[must_use]
+    pub fn some_page_faults(user_only: bool, rate_hz: u32) -> EventRequest {
+        let mut request = EventRequest::page_faults(user_only, 1);
+        request.attr.sample_type = request.attr.sample_type & !sample::CALLCHAIN | sample::PERIOD;
+        request.attr.flags |= flags(&[attr_flag::FREQ]);
+        request.attr.period_or_freq = u64::from(rate_hz.max(1));
+        request
+    }
+
     /// The event with what all events of a recording share: every record says whose it is, on the clock that can be laid over the tracker's stamps
     /// ([`super::time`]).
     #[must_use]

@@ -6,6 +6,7 @@ mod aux;
 mod drain;
 mod emulated;
 pub mod event;
+pub mod glimpse;
 mod homes;
 mod introduce;
 mod news;

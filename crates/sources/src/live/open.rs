@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
+use numapilot_perf::Sample;
 use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
@@ -139,6 +140,14 @@ impl EventSet {
     pub fn lost(&self) -> u64 {
         let fds = self.rings.iter().map(|ring| &ring.fd).chain(&self.others);
         fds.filter_map(lost_by).fold(0, u64::saturating_add)
+    }
+
+    /// Whether a sample is told twice: a thread that has events of its own and inherits others' is sampled by both.
+    #[must_use]
+    pub fn is_double(&self, sample: &Sample<'_>) -> bool {
+        let owner = sample.identifier.and_then(|id| self.origins.get(&id)).and_then(|origin| origin.task);
+        let tid = sample.pid_tid.map(|(_, tid)| tid);
+        owner.zip(tid).is_some_and(|(owner, tid)| owner != tid && self.tasks.contains(&tid))
     }
 
     fn all(&self, request: libc::c_ulong) {

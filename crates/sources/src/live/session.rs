@@ -154,18 +154,6 @@ impl Live {
         })
     }
 
-    /// What every event's samples are, the side band first.
-    fn facts(&self) -> Vec<EventFact> {
-        let fact = |request: &EventRequest| EventFact {
-            is_fault: request.kind == EventKind::Fault,
-            is_ibs: request.kind == EventKind::Ibs,
-            is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
-        };
-        std::iter::once(EventFact { is_helper: true, ..EventFact::default() })
-            .chain(self.requests.iter().map(fact))
-            .collect()
-    }
-
     /// The reader of a program into which the tracker is loaded (with its arena and the library's path), or not; and where the tracker's news are to
     /// go. `None`: it was asked for before.
     pub fn reader<'a>(
@@ -177,7 +165,7 @@ impl Live {
     ) -> Option<(Reader<'a>, Option<Arc<News>>)> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let news = tracker.map(|_| Arc::new(News::default()));
-        let mut places = Places::of_machine(machine, self.facts()).with_blocks(Path::new("/"));
+        let mut places = Places::of_machine(machine, facts_of(&self.requests)).with_blocks(Path::new("/"));
         let with_aux = self.requests.iter().find(|request| request.aux_bytes > 0);
         places.spe_period = with_aux.and_then(|request| request.attr.period());
         let spe = with_aux.map(|_| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
@@ -238,6 +226,16 @@ impl Live {
         recording.samples = recording.samples.max(samples);
         recording.events = Some(words::counts(outcome));
     }
+}
+
+/// What the samples of opened events are, those of the side band (which comes first) too.
+pub(super) fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
+    let fact = |request: &EventRequest| EventFact {
+        is_fault: request.kind == EventKind::Fault,
+        is_ibs: request.kind == EventKind::Ibs,
+        is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
+    };
+    std::iter::once(EventFact { is_helper: true, ..EventFact::default() }).chain(requests.iter().map(fact)).collect()
 }
 
 /// Why engine `pmu` cannot work here: the first reason, and what is to be done.

@@ -22,6 +22,7 @@ pub(crate) use places::Places;
 pub(crate) use samples::Answers;
 pub use samples::Counts;
 pub(crate) use samples::Samples;
+pub(crate) use samples::level;
 pub(crate) use tasks::Announcement;
 pub(crate) use tasks::Tasks;
 pub(crate) use tasks::Upbringing;

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use numapilot_machine::{Machine, NodeId};
 use numapilot_perf::data_src::{Distance, Level};
+use numapilot_perf::ibs::OpRecord;
+use numapilot_perf::{EventAttr, MemoryAccess, Sample};
 
 /// No machine has more memory blocks: 52 bits of physical address over blocks of 128 MiB.
 const BLOCKS_MAX: usize = 1 << 25;
@@ -19,6 +21,17 @@ pub(crate) struct EventFact {
     pub is_ibs: bool,
     /// Its samples are not wanted.
     pub is_helper: bool,
+}
+
+impl EventFact {
+    /// The access in a sample of the event; `None` where the instruction touches no memory, or the event tells no address.
+    pub fn access<'a>(self, attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
+        let registers = sample.raw.filter(|_| self.is_ibs).and_then(|raw| OpRecord::decode(raw, 0).ok());
+        match registers {
+            Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
+            None => MemoryAccess::of_sample(attr, sample),
+        }
+    }
 }
 
 /// Memory of a node: bit n of the words is its n-th block.

@@ -6,7 +6,6 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER};
 use numapilot_perf::data_src::{self, Operation};
-use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::{EventAttr, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
@@ -208,11 +207,7 @@ impl Samples {
         }
         self.counts.samples += 1;
         self.counts.faults += u64::from(fact.is_fault);
-        let registers = sample.raw.filter(|_| fact.is_ibs).and_then(|raw| OpRecord::decode(raw, 0).ok());
-        let access = match registers {
-            Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
-            None => MemoryAccess::of_sample(attr, sample),
-        };
+        let access = fact.access(attr, sample);
         let Some(access) = access else {
             self.counts.without_address += 1;
             return Ok(());
@@ -406,7 +401,7 @@ impl Samples {
 }
 
 /// The level in the trace's terms.
-fn level(level: data_src::Level) -> Level {
+pub(crate) fn level(level: data_src::Level) -> Level {
     match level {
         data_src::Level::L1 => Level::L1,
         data_src::Level::LineFill => Level::LineFill,

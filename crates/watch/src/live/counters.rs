@@ -11,6 +11,7 @@ use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
 use numapilot_perf::abi::read_format;
 use numapilot_sources::live::event::EventRequest;
+pub use numapilot_sources::live::open::Scope;
 use numapilot_sources::live::open::open_event;
 
 use crate::figures::EventFigures;
@@ -50,17 +51,6 @@ pub const EVENTS: [Event; 10] = [
 const COUNT: usize = EVENTS.len();
 /// An event that ran for this share of the time counted all of it: tasks' times are summed up from many short ones.
 const ALL_THE_TIME: f64 = 0.99;
-
-/// Whose events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// What the calling thread starts from now on, from its `exec` on.
-    Children,
-    /// These processes with all their threads, and what they start from now on.
-    Processes(Vec<u32>),
-    /// Everything on every CPU.
-    System,
-}
 
 /// A count as the kernel gives it (`PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! The running machine as a source: every reading is a moment, two of them an [`Interval`]. Each figure is taken from the best source that this machine
 //! has, is labelled with it, and where there is none says why.
 
+mod confinement;
 pub mod counters;
 mod kernel;
 mod processes;
 mod resctrl;
+pub mod samples;
 mod uncore;
 
 use std::time::Instant;
@@ -27,6 +29,9 @@ use counters::Scope;
 use kernel::KernelReading;
 use resctrl::Resctrl;
 use resctrl::ResctrlReading;
+use samples::Sampler;
+use samples::SamplesReading;
+use samples::Sampling;
 use uncore::Uncore;
 use uncore::UncoreReading;
 
@@ -35,6 +40,8 @@ use uncore::UncoreReading;
 pub struct LiveOptions {
     /// Whose events are counted; `None`: none are.
     pub scope: Option<Scope>,
+    /// Whether they are sampled, too.
+    pub sampling: Sampling,
     /// Why this machine's processor offers no events, where that is known.
     pub no_pmu: Option<String>,
     /// Why latencies cannot be told: nothing counts them, sampling may.
@@ -48,10 +55,15 @@ pub struct Live {
     counters: Counters,
     uncore: Uncore,
     resctrl: Resctrl,
+    sampler: Option<Sampler>,
+    /// Why nothing is sampled, where something should be.
+    no_samples: Option<String>,
     balancing: Option<u64>,
     no_latency: String,
     no_links: String,
     is_system: bool,
+    /// What this process may use of the machine, where that is not all.
+    confinement: Option<String>,
     began: Instant,
     before: Moment,
     buffer: Vec<u8>,
@@ -75,6 +87,7 @@ struct Moment {
     counters: CountersReading,
     uncore: UncoreReading,
     resctrl: ResctrlReading,
+    samples: SamplesReading,
 }
 
 impl Live {
@@ -85,14 +98,20 @@ impl Live {
             Some(scope) => Counters::open(&root, &machine, scope, options.no_pmu.as_deref()),
             None => Counters::none("events are not counted here"),
         };
+        let scope = options.scope.as_ref();
+        let sampler = scope.map_or(Ok(None), |scope| Sampler::open(scope, &machine, options.sampling));
+        let no_samples = sampler.as_ref().err().map(ToString::to_string);
         let mut live = Live {
             counters,
+            sampler: sampler.ok().flatten(),
+            no_samples,
             uncore: Uncore::open(&root, &machine),
             resctrl: Resctrl::find(&root, &machine),
             balancing: root.number("proc/sys/kernel/numa_balancing"),
             no_latency: options.no_latency.clone(),
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
+            confinement: confinement::words(&root, &machine),
             began: Instant::now(),
             before: Moment::default(),
             buffer: Vec::new(),
@@ -115,6 +134,18 @@ impl Live {
         &self.root
     }
 
+    /// What samples accesses (or faults) here, where something does.
+    pub fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_mut()
+    }
+
+    /// Takes in samples that wait; between intervals that are longer than a second or two.
+    pub fn look(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.look();
+        }
+    }
+
     /// Marks this moment as the begin of a longer stretch, whatever intervals lie in it.
     #[must_use]
     pub fn whole(&self) -> Whole {
@@ -128,6 +159,7 @@ impl Live {
             counters: self.counters.read(),
             uncore: self.uncore.read(),
             resctrl: self.resctrl.read(&self.root),
+            samples: self.sampler.as_mut().map(Sampler::read).unwrap_or_default(),
         }
     }
 
@@ -146,7 +178,10 @@ impl Live {
         for (index, node) in interval.nodes.iter_mut().enumerate() {
             let sums = self.counters.sums(&before.counters, &now.counters, Some(index));
             let of_resctrl = || self.resctrl.local_share(&before.resctrl, &now.resctrl, Some(node.node));
-            node.local_share = self.counters.local_share(&sums).or(of_resctrl);
+            let of_samples = || self.sampled_share(before, now, Some(index));
+            node.local_share = self.counters.local_share(&sums).or(of_resctrl).or(of_samples);
+            let of_node = |sampler: &Sampler| sampler.of_node(&before.samples, &now.samples, index, seconds);
+            node.sampled = self.sampler.as_ref().map(of_node);
             node.l3_mpki = self.counters.l3_mpki(&sums);
             node.ipc = self.counters.ipc(&sums);
             node.controller_bytes_per_s = self.uncore.bytes_per_s(&before.uncore, &now.uncore, index, seconds);
@@ -154,8 +189,17 @@ impl Live {
         let sums = self.counters.sums(&before.counters, &now.counters, None);
         interval.events = self.counters.figures(&sums);
         interval.kernel = now.kernel.vm_since(&before.kernel);
+        interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
+        interval.notes.extend(self.confinement.iter().filter(|_| self.is_system).cloned());
+        interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
+        interval.notes.extend(self.no_samples.iter().map(|why| format!("Nothing is sampled: {why}.")));
         interval.seven = self.seven(before, now, &sums);
         interval
+    }
+
+    fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<usize>) -> Told {
+        let of = |sampler: &Sampler| sampler.local_share(&before.samples, &now.samples, node);
+        self.sampler.as_ref().map(of).unwrap_or_default()
     }
 
     fn seven(&self, before: &Moment, now: &Moment, sums: &counters::Sums) -> Seven {
@@ -167,9 +211,14 @@ impl Live {
         };
         let local = self.counters.local_share(sums);
         let local = local.or(|| whole(&|| self.resctrl.local_share(&before.resctrl, &now.resctrl, None)));
+        // Sampled accesses come before what the kernel's scanning tells; sampled faults are the same thing for some processes only.
+        let is_of_accesses = self.sampler.as_ref().is_some_and(|sampler| !sampler.is_of_faults());
+        let local = if is_of_accesses { local.or(|| self.sampled_share(before, now, None)) } else { local };
         let local = local.or(|| whole(&|| now.kernel.hinted_local_share(&before.kernel, self.balancing)));
+        let local = if is_of_accesses { local } else { local.or(|| self.sampled_share(before, now, None)) };
         seven.set(Metric::LocalShare, local);
-        seven.set(Metric::Latency, Told::Missing(self.no_latency.clone()));
+        let latency = self.sampler.as_ref().and_then(|sampler| sampler.latency(&before.samples, &now.samples));
+        seven.set(Metric::Latency, latency.unwrap_or_else(|| Told::Missing(self.no_latency.clone())));
         seven.set(Metric::ControllerImbalance, self.uncore.imbalance(&before.uncore, &now.uncore));
         seven.set(Metric::LinkUsage, Told::Missing(self.no_links.clone()));
         seven.set(Metric::LinkImbalance, Told::Missing(self.no_links.clone()));

@@ -1,15 +1,18 @@
 //! All processes of a machine at a refresh, at a cost that thousands of sleepers hardly add to.
 //!
-//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (every 4th, 16th, at last every
-//! [`RESTS_MAX`]th refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor
-//! time was used than the processes read account for, all of them are read at once (at most [`VAIN_MAX`] refreshes later where that explained nothing the
-//! last times: processes that start and end in between take their time with them). `/proc` is listed only when something was started (`processes` in the
-//! same file).
+//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (at last every [`RESTS_MAX`]th
+//! refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor
+//! time was used than the processes read account for, all of them are read at once. Where that explained nothing (processes that start
+//! and end between two refreshes take their time with them), a slice of them is read each time instead, until one of those explains it. New processes are
+//! looked for only when something was started (`processes` in the same file), and then under the numbers that were given out since
+//! (`/proc/loadavg`); `/proc` is listed every now and then, and where the numbers do not tell.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
@@ -28,13 +31,19 @@ const RESTS_MAX: u32 = 32;
 const OPEN_MAX: usize = 16_384;
 /// Share of one CPU that may be unaccounted for before everything is read: what starts and ends between two refreshes, and clock ticks' rounding.
 const UNACCOUNTED: f64 = 0.05;
-/// Reading all in vain is done again after so many refreshes at the most.
-const VAIN_MAX: u32 = 8;
+/// One part in so many is read at a refresh when reading all explained nothing.
+const SLICES: u32 = 8;
+/// A process that slept when it was first read is read again after so many refreshes.
+const FIRST_REST: u32 = 16;
+/// Numbers given out since the last refresh that are tried one by one; threads have numbers as well.
+const TRIED_MAX: u32 = 512;
+/// Refreshes between two lists of /proc, where something was started.
+const LIST_EVERY: u32 = 16;
 /// A line of the kernel's is shorter.
 const LINE_MAX: usize = 1024;
 
 struct Known {
-    name: String,
+    name: Arc<str>,
     file: Option<File>,
     start_ticks: u64,
     cpu_ticks: u64,
@@ -53,6 +62,26 @@ struct Known {
     due_in: u32,
 }
 
+/// A refresh.
+struct Moment {
+    at_s: f64,
+    /// The one before.
+    last_s: f64,
+    /// See [`Processes`].
+    youngest_ticks: Option<u64>,
+}
+
+/// Who is read.
+#[derive(Clone, Copy)]
+enum Due {
+    /// Those who have rested long enough.
+    Rested,
+    /// Those of a slice.
+    Slice(u32),
+    /// Everybody.
+    All,
+}
+
 /// What a refresh had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCost {
@@ -67,14 +96,18 @@ pub struct ScanCost {
 /// The processes, kept between refreshes.
 #[derive(Default)]
 pub struct Processes {
-    known: HashMap<u32, Known>,
+    known: BTreeMap<u32, Known>,
     open: usize,
     forks: Option<u64>,
+    /// The number that was given out last, and refreshes since /proc was listed.
+    last_number: Option<u32>,
+    since_list: u32,
+    /// When the youngest process that is known began, clock ticks after boot: those that began later are new.
+    youngest_ticks: Option<u64>,
     busy_ticks: u64,
     last_s: f64,
-    /// Refreshes before all may be read again, as the last times it explained nothing; how many of them next time.
-    patience: u32,
-    vain: u32,
+    /// Reading all explained nothing: the slice that is next.
+    in_vain: Option<u32>,
     cost: ScanCost,
     buffer: Vec<u8>,
 }
@@ -90,23 +123,34 @@ impl Processes {
         let forks = text.split(|&byte| byte == b'\n').find_map(|line| number(line.strip_prefix(b"processes ")?));
         let busy: u64 = cpu_ticks(text).map(|(_, busy, _)| busy).sum();
         self.cost = ScanCost::default();
+        self.since_list += 1;
         if forks.is_none() || forks != self.forks {
-            self.list(root)?;
+            self.find_new(root)?;
             self.forks = forks;
         }
         let elapsed_s = at_s - self.last_s;
-        let used = self.read_due(root, at_s, false) as f64;
-        let unaccounted = busy.saturating_sub(self.busy_ticks) as f64 - used;
-        self.patience = self.patience.saturating_sub(1);
-        if unaccounted > UNACCOUNTED * elapsed_s * ticks_per_s && self.patience == 0 {
-            let found = self.read_due(root, at_s, true) as f64;
-            // It was used by what started and ended in between: then looking at all the others is in vain, and is done more rarely.
-            self.vain = if found < unaccounted / 4.0 { (self.vain * 2).clamp(1, VAIN_MAX) } else { 0 };
-            self.patience = self.vain;
+        let moment = Moment { at_s, last_s: self.last_s, youngest_ticks: self.youngest_ticks };
+        let used = self.read(root, &moment, Due::Rested);
+        let missing = busy.saturating_sub(self.busy_ticks).saturating_sub(used) as f64;
+        match missing > UNACCOUNTED * elapsed_s * ticks_per_s {
+            true => self.explain(root, &moment, missing),
+            false => self.in_vain = None,
         }
         (self.busy_ticks, self.last_s) = (busy, at_s);
         self.cost.known = self.known.len();
         Ok(())
+    }
+
+    /// Looks for those that used `missing` clock ticks.
+    fn explain(&mut self, root: &Root, moment: &Moment, missing: f64) {
+        let explains = |found: u64| found as f64 >= missing / 4.0;
+        if let Some(slice) = self.in_vain {
+            self.in_vain = Some((slice + 1) % SLICES);
+            if !explains(self.read(root, moment, Due::Slice(slice))) {
+                return;
+            }
+        }
+        self.in_vain = if explains(self.read(root, moment, Due::All)) { None } else { Some(0) };
     }
 
     /// What the last refresh had to do.
@@ -115,26 +159,51 @@ impl Processes {
         self.cost
     }
 
+    /// Processes that began since the last refresh, by the numbers that were given out; else all, and those that have gone go.
+    fn find_new(&mut self, root: &Root) -> io::Result<()> {
+        let text = root.read("proc/loadavg", &mut self.buffer).unwrap_or_default();
+        let last = text.split(u8::is_ascii_whitespace).nth(4).and_then(|word| u32::try_from(number(word)?).ok());
+        let before = std::mem::replace(&mut self.last_number, last);
+        let given_out = before.zip(last).filter(|(before, last)| before <= last && last - before <= TRIED_MAX);
+        let Some((before, last)) = given_out.filter(|_| self.since_list < LIST_EVERY) else { return self.list(root) };
+        for pid in before + 1..=last {
+            if is_process(root, pid, &mut self.buffer) {
+                self.known.entry(pid).or_insert_with(Known::fresh);
+            }
+        }
+        Ok(())
+    }
+
     fn list(&mut self, root: &Root) -> io::Result<()> {
-        self.cost.listed = true;
+        (self.cost.listed, self.since_list) = (true, 0);
         let pids = task::processes_under(root.path()).map_err(io::Error::other)?;
-        for pid in pids {
+        let there: BTreeSet<u32> = pids.into_iter().collect();
+        self.known.retain(|pid, _| there.contains(pid));
+        self.open = self.known.values().filter(|known| known.file.is_some()).count();
+        for pid in there {
             self.known.entry(pid).or_insert_with(Known::fresh);
         }
         Ok(())
     }
 
-    /// Reads processes that are due (or all that were not read at this refresh); the clock ticks that they used since they were read before.
-    fn read_due(&mut self, root: &Root, at_s: f64, all: bool) -> u64 {
+    /// Reads those processes that were not read at this refresh and are due; the clock ticks that they used since they were read before.
+    fn read(&mut self, root: &Root, moment: &Moment, due: Due) -> u64 {
         let mut used = 0;
         let mut line = [0; LINE_MAX];
-        let (open, cost) = (&mut self.open, &mut self.cost);
+        let (open, cost, youngest) = (&mut self.open, &mut self.cost, &mut self.youngest_ticks);
         self.known.retain(|&pid, known| {
-            if known.read_at_s == at_s {
+            if known.read_at_s == moment.at_s {
                 return true;
             }
-            known.due_in = known.due_in.saturating_sub(u32::from(!all));
-            if known.due_in > 0 && !all {
+            let is_due = match due {
+                Due::Rested => {
+                    known.due_in = known.due_in.saturating_sub(1);
+                    known.due_in == 0
+                }
+                Due::Slice(slice) => pid % SLICES == slice,
+                Due::All => true,
+            };
+            if !is_due {
                 return true;
             }
             cost.read += 1;
@@ -145,13 +214,14 @@ impl Processes {
                 *open -= usize::from(known.file.is_some());
                 return false;
             };
-            used += known.update(&stat, at_s);
+            *youngest = (*youngest).max(Some(stat.start_ticks));
+            used += known.update(&stat, moment);
             true
         });
         used
     }
 
-    /// The processes as they were last read, those that used most time first.
+    /// The processes as they were last read, by number.
     #[must_use]
     pub fn figures(&self, machine: &Machine) -> Vec<ProcessFigures> {
         let page = page_bytes();
@@ -166,9 +236,13 @@ impl Processes {
             local_share: Told::Missing(String::new()),
             ..ProcessFigures::default()
         };
-        let mut figures: Vec<ProcessFigures> = self.known.iter().map(of).collect();
-        figures.sort_by(|a, b| b.cpus.total_cmp(&a.cpus).then(a.pid.cmp(&b.pid)));
-        figures
+        self.known.iter().map(of).collect()
+    }
+
+    /// Processes of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Vec<u32> {
+        self.known.iter().filter(|(_, known)| *known.name == *name).map(|(pid, _)| *pid).collect()
     }
 
     /// A process's parent, where it is known.
@@ -181,7 +255,7 @@ impl Processes {
 impl Known {
     fn fresh() -> Known {
         Known {
-            name: String::new(),
+            name: Arc::default(),
             file: None,
             start_ticks: u64::MAX,
             cpu_ticks: 0,
@@ -213,26 +287,45 @@ impl Known {
     }
 
     /// Takes a reading in; the clock ticks used since the one before.
-    fn update(&mut self, stat: &TaskStat<'_>, at_s: f64) -> u64 {
+    fn update(&mut self, stat: &TaskStat<'_>, moment: &Moment) -> u64 {
         let is_same = self.start_ticks == stat.start_ticks;
-        let elapsed_s = at_s - self.read_at_s;
-        let used = if is_same { stat.cpu_ticks.saturating_sub(self.cpu_ticks) } else { 0 };
-        let faults = stat.faults.0 + stat.faults.1;
-        let per_s = |count: u64| if is_same && elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
+        // Of one that began since the last refresh, everything was used since.
+        let is_new = !is_same && moment.youngest_ticks.is_some_and(|youngest| stat.start_ticks > youngest);
+        let (since_s, ticks, faults) = match (is_same, is_new) {
+            (true, _) => (self.read_at_s, self.cpu_ticks, self.faults),
+            (_, true) => (moment.last_s, 0, 0),
+            (false, false) => (moment.at_s, stat.cpu_ticks, 0),
+        };
+        let elapsed_s = moment.at_s - since_s;
+        let used = stat.cpu_ticks.saturating_sub(ticks);
+        let all_faults = stat.faults.0 + stat.faults.1;
+        let per_s = |count: u64| if elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
         self.cpus = per_s(used) / ticks_per_s();
-        self.faults_per_s = per_s(faults.saturating_sub(self.faults));
-        self.rest = if used > 0 || !is_same { 1 } else { (self.rest * 4).min(RESTS_MAX) };
+        self.faults_per_s = per_s(all_faults.saturating_sub(faults));
+        self.rest = match (used > 0, is_same) {
+            (true, _) => 1,
+            (false, true) => (self.rest * 4).min(RESTS_MAX),
+            (false, false) if stat.state == b'R' => 1,
+            (false, false) => FIRST_REST,
+        };
         // Not all at one refresh: processes that began to rest together part by their numbers.
-        self.due_in = if self.rest == RESTS_MAX { self.rest - stat.id % (RESTS_MAX / 4) } else { self.rest };
+        self.due_in = if self.rest >= FIRST_REST { self.rest - stat.id % (FIRST_REST / 2) } else { self.rest };
         if !is_same || self.name.as_bytes() != stat.name {
-            self.name = String::from_utf8_lossy(stat.name).into_owned();
+            self.name = String::from_utf8_lossy(stat.name).into();
         }
-        (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks, faults);
+        (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks, all_faults);
         (self.threads, self.resident_pages, self.cpu, self.parent) =
             (stat.threads, stat.resident_pages, stat.cpu, stat.parent);
-        self.read_at_s = at_s;
+        self.read_at_s = moment.at_s;
         used
     }
+}
+
+/// Whether a number is a process's, and not a thread's or nobody's.
+fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
+    let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
+    let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
+    line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid))
 }
 
 /// Clock ticks per second, in which processor time is told.

@@ -67,6 +67,8 @@ pub struct Area {
     pub huge_kib: u64,
     /// Swapped out, KiB.
     pub swapped_kib: u64,
+    /// Accesses that were seen by samples, where any are taken: all, those of which the page's node is known, and local ones of these.
+    pub seen: [u64; 3],
 }
 
 impl Area {
@@ -131,6 +133,7 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
         page_bytes: if line.page_kib > 0 { line.page_kib * 1024 } else { 4096 },
         huge_kib: used.huge_kib,
         swapped_kib: used.swapped_kib,
+        seen: [0; 3],
     }
 }
 

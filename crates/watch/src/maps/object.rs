@@ -22,6 +22,8 @@ pub enum Key {
     Name,
     /// Address.
     Address,
+    /// Accesses seen by samples, then bytes in memory.
+    Seen,
 }
 
 /// One object.
@@ -51,6 +53,8 @@ pub struct Object {
     pub swapped_bytes: u64,
     /// Bytes far from the process's threads.
     pub far_bytes: u64,
+    /// Accesses seen by samples: all, those of which the page's node is known, and local ones of these.
+    pub seen: [u64; 3],
 }
 
 impl Object {
@@ -88,6 +92,7 @@ impl Object {
         self.huge_bytes += area.huge_kib * 1024;
         self.swapped_bytes += area.swapped_kib * 1024;
         self.far_bytes += area.far_bytes(far);
+        self.seen.iter_mut().zip(area.seen).for_each(|(sum, more)| *sum += more);
     }
 }
 
@@ -107,6 +112,7 @@ pub fn objects(areas: &[Area], far: &[NodeId], key: Key, apart: bool) -> Vec<Obj
         Key::Far => objects.sort_by_key(|object| (Reverse(object.far_bytes), Reverse(object.bytes()), object.start)),
         Key::Mapped => objects.sort_by_key(|object| (Reverse(object.mapped_bytes), object.start)),
         Key::Name => objects.sort_by(|a, b| a.title().cmp(&b.title()).then(a.start.cmp(&b.start))),
+        Key::Seen => objects.sort_by_key(|object| (Reverse(object.seen[0]), Reverse(object.bytes()), object.start)),
         Key::Address => objects.sort_by_key(|object| object.start),
     }
     objects

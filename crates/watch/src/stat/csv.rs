@@ -44,6 +44,15 @@ pub fn csv(stat: &Stat) -> String {
         node.controller_load.into_iter().for_each(|load| lines.value("node", &id, "controller_load", load));
         node.busy_cpus.into_iter().for_each(|busy| lines.value("node", &id, "busy_cpus", busy));
         lines.value("node", &id, "free_bytes", node.free_bytes as f64);
+        if let (Some(of), Some(sampled)) = (node.sampled, &interval.sampled) {
+            let rates = [("local", of.local_per_s), ("remote", of.remote_per_s), ("unknown", of.unknown_per_s)];
+            for (name, rate) in rates {
+                lines.told("node", &id, &format!("sampled_{name}_per_s"), &Told::estimate(rate, &sampled.source));
+            }
+            if let Some(cycles) = of.latency_cycles {
+                lines.told("node", &id, "sampled_latency_cycles", &Told::estimate(cycles, &sampled.source));
+            }
+        }
         if interval.simulated.is_none() {
             for (name, count) in NumaStat::NAMES.iter().zip(node.numastat_delta.0) {
                 lines.value("node", &id, name, count as f64);

@@ -37,6 +37,7 @@ pub fn json(stat: &Stat) -> Value {
         "simulated": interval.simulated, "from_s": interval.from_ns as f64 / 1e9, "to_s": interval.to_ns as f64 / 1e9,
         "metrics": metrics, "nodes": interval.nodes.iter().map(node).collect::<Vec<_>>(), "links": links,
         "processes": interval.processes.iter().map(process).collect::<Vec<_>>(), "events": events, "kernel": kernel,
+        "samples": interval.sampled.as_ref().map(|of| json!({"source": of.source, "samples": of.samples, "lost": of.lost})),
         "memory": stat.memory.iter().map(memory).collect::<Vec<_>>(), "notes": interval.notes,
     })
 }
@@ -49,13 +50,16 @@ fn node(node: &NodeFigures) -> Value {
         "node": node.node, "cpus": node.cpus, "busy_cpus": node.busy_cpus, "memory_bytes": node.memory_bytes, "free_bytes": node.free_bytes,
         "local_access_ratio": node.local_share.json(), "ipc": node.ipc.json(), "l3_mpki": node.l3_mpki.json(),
         "controller_bytes_per_s": node.controller_bytes_per_s.json(), "controller_load": node.controller_load,
+        "sampled": node.sampled.map(|of| json!({
+            "local_per_s": of.local_per_s, "remote_per_s": of.remote_per_s, "unknown_per_s": of.unknown_per_s, "latency_cycles": of.latency_cycles,
+        })),
         "numastat": numastat(node.numastat), "numastat_interval": numastat(node.numastat_delta),
     })
 }
 
 fn process(process: &ProcessFigures) -> Value {
     json!({
-        "pid": process.pid, "name": process.name, "threads": process.threads, "cpus": process.cpus, "node": process.node,
+        "pid": process.pid, "name": *process.name, "threads": process.threads, "cpus": process.cpus, "node": process.node,
         "resident_bytes": process.resident_bytes, "faults_per_s": process.faults_per_s, "accesses_per_s": process.accesses_per_s,
         "local_access_ratio": process.local_share.json(), "ipc": process.ipc.json(), "l3_mpki": process.l3_mpki.json(),
     })

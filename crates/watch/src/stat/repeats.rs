@@ -1,6 +1,7 @@
 //! Several runs of one command: mean and spread of every figure.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use numapilot_report::text::{Align, Look, Table};
 use serde_json::Value;
@@ -52,6 +53,19 @@ impl Repeats {
             table.row([(*name).to_owned(), of(mean), spread, of(least), of(greatest)]);
         }
         table.render(look, 0)
+    }
+
+    /// The same as CSV, a line for each figure.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut out = "figure,runs,mean,standard_deviation,least,greatest\n".to_owned();
+        for ((_, name), values) in &self.figures {
+            let (mean, deviation) = mean_and_deviation(values);
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let _ = writeln!(out, "{name},{},{mean},{deviation},{least},{greatest}", values.len());
+        }
+        out
     }
 
     /// The same as JSON.

@@ -70,3 +70,63 @@ fn every_line_of_csv_has_every_column() {
         }
     }
 }
+
+/// Trees of machines that break assumptions: offline CPUs, numbers with holes, nodes without memory or without CPUs, several nodes in a package.
+const TREES: [&str; 9] = [
+    "one-node", "two-sockets-smt", "four-nodes", "nps4", "snc2", "cxl", "memory-less", "offline-cpus", "sparse-nodes",
+];
+
+/// Node, CPUs online and KiB of memory, straight from the tree's files.
+fn of_files(root: &Path) -> Vec<(u64, u64, u64)> {
+    let folder = root.join("sys/devices/system/node");
+    let list = |path: &Path| numapilot_machine::parse_cpu_list(std::fs::read_to_string(path).unwrap().trim()).unwrap();
+    let online = list(&root.join("sys/devices/system/cpu/online"));
+    let one = |node: u32| {
+        let of_node = folder.join(format!("node{node}"));
+        let cpus = list(&of_node.join("cpulist")).intersection(&online).count() as u64;
+        let text = std::fs::read_to_string(of_node.join("meminfo")).unwrap();
+        let line = text.lines().find(|line| line.contains("MemTotal:")).unwrap();
+        let kib = line.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
+        (u64::from(node), cpus, kib)
+    };
+    list(&folder.join("online")).into_iter().map(one).collect()
+}
+
+#[test]
+fn every_captured_machine_is_told_as_its_files_are() {
+    for name in TREES {
+        let tree = Tree::of(name);
+        let truth = of_files(tree.root().path());
+        assert!(!truth.is_empty(), "{name}");
+        // One CPU in four is busy, those that are offline have no line.
+        let online = numapilot_machine::parse_cpu_list(&tree.root().text("sys/devices/system/cpu/online").unwrap()).unwrap();
+        let put = |step: u64| {
+            let line = |cpu: &u32| format!("cpu{cpu} {} 0 0 {}\n", 25 * step, 75 * step);
+            tree.put("proc/stat", &online.iter().map(line).collect::<String>());
+        };
+        put(1);
+        let mut live = Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+        put(5);
+        let stat = Stat { interval: live.interval(), memory: Vec::new() };
+        let value = json(&stat);
+        let of = |node: &serde_json::Value| {
+            let field = |key: &str| node[key].as_u64().unwrap();
+            (field("node"), field("cpus"), field("memory_bytes") / 1024)
+        };
+        let told: Vec<(u64, u64, u64)> = value["nodes"].as_array().unwrap().iter().map(of).collect();
+        assert_eq!(told, truth, "{name}");
+        for node in value["nodes"].as_array().unwrap() {
+            let busy = node["busy_cpus"].as_f64();
+            let cpus = node["cpus"].as_u64().unwrap();
+            assert_eq!(busy, (cpus > 0).then_some(cpus as f64 / 4.0), "{name}: {node}");
+        }
+        let text = text(&stat, Look::default());
+        for (node, cpus, _) in &truth {
+            let has = |line: &str| {
+                let mut words = line.split_whitespace();
+                words.next() == Some(&node.to_string()) && words.next() == Some(&cpus.to_string())
+            };
+            assert!(text.lines().any(has), "{name}: no row of node {node} with {cpus} CPUs in\n{text}");
+        }
+    }
+}

@@ -25,6 +25,7 @@ pub fn text(stat: &Stat, look: Look) -> String {
     out.push_str(&metrics(interval, look));
     out.push('\n');
     out.push_str(&nodes(interval, look));
+    out.push_str(&sampled(interval, look));
     if interval.simulated.is_none() && interval.nodes.iter().any(|node| node.numastat != NumaStat::default()) {
         out.push('\n');
         out.push_str(&numastat(interval, look));
@@ -119,6 +120,24 @@ fn nodes(interval: &Interval, look: Look) -> String {
     table.render(look, 0)
 }
 
+/// What samples say of the accesses of each node's CPUs.
+fn sampled(interval: &Interval, look: Look) -> String {
+    let Some(sampled) = &interval.sampled else { return String::new() };
+    let lost = if sampled.lost > 0 { format!(", {} more lost", sampled.lost) } else { String::new() };
+    let title = format!("estimates from {} {}{lost}", sampled.samples, sampled.source);
+    let mut table = Table::new().column("from node", Align::Right);
+    for column in ["to own memory/s", "to others'/s", "unknown/s", "latency"] {
+        table = table.column(column, Align::Right);
+    }
+    let rate = |value: f64| if value > 0.0 { units::count(value) } else { ".".to_owned() };
+    for node in &interval.nodes {
+        let Some(of) = node.sampled else { continue };
+        let latency = of.latency_cycles.map_or("-".to_owned(), |cycles| format!("{cycles:.0} cycles"));
+        table.row([node.node.to_string(), rate(of.local_per_s), rate(of.remote_per_s), rate(of.unknown_per_s), latency]);
+    }
+    format!("\n{}\n{}", look.faint(&title), table.render(look, 0))
+}
+
 /// numastat's table: pages since boot, and what came in the interval.
 fn numastat(interval: &Interval, look: Look) -> String {
     let mut table = Table::new().column("pages since boot (+ in the interval)", Align::Left);
@@ -151,7 +170,7 @@ fn processes(interval: &Interval, look: Look) -> String {
         let dash = || "-".to_owned();
         table.row([
             process.pid.to_string(),
-            process.name.clone(),
+            process.name.to_string(),
             process.threads.to_string(),
             format!("{:.2}", process.cpus),
             process.node.map_or_else(dash, |node| node.to_string()),

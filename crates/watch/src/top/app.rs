@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use numapilot_machine::Machine;
 
+use crate::figures::MemoryView;
 use crate::figures::Metric;
 use crate::figures::ProcessFigures;
 use crate::replay::Frame;
@@ -127,6 +128,8 @@ pub struct App {
     pub editing: bool,
     /// The chosen row.
     pub selected: usize,
+    /// Which of the views of a process's memory is shown.
+    pub memory_view: usize,
     /// No new frames for now.
     pub paused: bool,
     /// The source has no more frames.
@@ -164,6 +167,7 @@ impl App {
             filter: String::new(),
             editing: false,
             selected: 0,
+            memory_view: 0,
             paused: false,
             over: false,
             quit: false,
@@ -230,10 +234,17 @@ impl App {
         shown
     }
 
+    /// The chosen view of a process's memory.
+    #[must_use]
+    pub fn memory(&self, pid: u32) -> Option<&MemoryView> {
+        let views = self.frame.views.get(&pid)?;
+        views.get(self.memory_view % views.len().max(1))
+    }
+
     /// How many rows the cursor moves over: processes, or the areas of the one that is looked at.
     fn row_count(&self) -> usize {
         match self.view {
-            View::Process(pid) => self.frame.areas.get(&pid).map_or(0, Vec::len),
+            View::Process(pid) => self.memory(pid).map_or(0, |view| view.areas.len()),
             _ => self.matching().count(),
         }
     }
@@ -262,6 +273,7 @@ impl App {
             Input::Key('s') => self.next_key(1),
             Input::Key('S') => self.next_key(SortKey::ALL.len() - 1),
             Input::Key('r') => self.reversed = !self.reversed,
+            Input::Key('o') => (self.memory_view, self.selected) = (self.memory_view.wrapping_add(1), 0),
             Input::Key('p' | ' ') => self.paused = !self.paused,
             Input::Key('j') => self.move_by(1),
             Input::Key('k') => self.move_by(-1),
@@ -276,7 +288,7 @@ impl App {
     }
 
     fn go(&mut self, view: View) {
-        (self.view, self.selected) = (view, 0);
+        (self.view, self.selected, self.memory_view) = (view, 0, 0);
     }
 
     fn edit(&mut self, input: Input) {

@@ -28,6 +28,7 @@ const HELP: &[(&str, &str)] = &[
     ("1 2 3, Tab", "overview, machine, processes"),
     ("↑ ↓ j k PgUp PgDn", "choose a row; the wheel does, too"),
     ("Enter, click twice", "a process: its threads, where its memory is"),
+    ("o", "of a process: who else tells of its memory"),
     ("Esc", "back; take the filter away"),
     ("s S, click a heading", "next, previous key to order by"),
     ("r", "the other way round"),

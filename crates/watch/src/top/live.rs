@@ -1,7 +1,8 @@
 //! The running machine as the screen's source. Its own cost is bounded: sleepers are read rarely ([`Processes`]), threads and mappings only of the process that
-//! is looked at, and its mappings only so often that reading them takes a small share of the time.
+//! is looked at.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -10,30 +11,27 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
 use super::Source;
-use crate::figures::AreaFigures;
+use super::memory::Memory;
 use crate::figures::ThreadFigures;
+use crate::figures::Told;
 use crate::live::Live;
 use crate::live::Processes;
-use crate::maps::Key;
-use crate::maps::Reader;
 use crate::replay::Frame;
 use crate::root::Root;
 use crate::task_stat::TaskStat;
 
-/// Reading a process's mappings may take one part in so many of the time.
-const MAPS_SHARE: u32 = 200;
-/// Mappings kept for the screen.
-const AREAS_MAX: usize = 200;
+/// Samples are taken in at least so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What a recorder is called.
+const RECORDER: &str = "numapilot";
 
 /// The running machine.
 pub struct LiveSource {
     live: Live,
     processes: Processes,
     began: Instant,
-    reader: Reader,
-    areas: Option<(u32, Vec<AreaFigures>)>,
-    /// When the mappings may be read again.
-    maps_due: Instant,
+    memory: Memory,
+    looked_at: Instant,
     /// Of the process that is looked at: thread, clock ticks, when.
     ticks: BTreeMap<u32, u64>,
     ticks_at: Option<(u32, Instant)>,
@@ -41,17 +39,16 @@ pub struct LiveSource {
 }
 
 impl LiveSource {
-    /// Of an opened machine.
+    /// Of an opened machine. `socket`: control socket of the loop that may look after processes.
     #[must_use]
-    pub fn new(live: Live) -> LiveSource {
+    pub fn new(live: Live, socket: PathBuf) -> LiveSource {
         let now = Instant::now();
         LiveSource {
             live,
             processes: Processes::default(),
             began: now,
-            reader: Reader::default(),
-            areas: None,
-            maps_due: now,
+            memory: Memory::new(socket),
+            looked_at: now,
             ticks: BTreeMap::new(),
             ticks_at: None,
             buffer: Vec::new(),
@@ -81,35 +78,6 @@ impl LiveSource {
         (self.ticks, self.ticks_at) = (seen, Some((pid, now)));
         out
     }
-
-    fn areas(&mut self, pid: u32) -> Vec<AreaFigures> {
-        let is_due = Instant::now() >= self.maps_due || self.areas.as_ref().is_none_or(|(of, _)| *of != pid);
-        if is_due {
-            let began = Instant::now();
-            let map = self.reader.read(self.live.root(), self.live.machine(), pid);
-            let areas = match map {
-                Ok(map) => {
-                    let nodes: Vec<_> = self.live.machine().nodes().iter().map(|node| node.id).collect();
-                    let of = |object: crate::maps::Object| AreaFigures {
-                        name: match object.far_bytes {
-                            0 => format!("{} {}", object.kind.word(), object.title()),
-                            _ => format!("far: {} {}", object.kind.word(), object.title()),
-                        },
-                        bytes_by_node: nodes
-                            .iter()
-                            .map(|node| object.bytes_by_node.get(node).copied().unwrap_or(0))
-                            .collect(),
-                        ..AreaFigures::default()
-                    };
-                    map.objects(Key::Size, false).into_iter().take(AREAS_MAX).map(of).collect()
-                }
-                Err(error) => vec![AreaFigures { name: error.to_string(), ..AreaFigures::default() }],
-            };
-            self.maps_due = Instant::now() + (began.elapsed() * MAPS_SHARE).max(Duration::from_secs(1));
-            self.areas = Some((pid, areas));
-        }
-        self.areas.as_ref().map(|(_, areas)| areas.clone()).unwrap_or_default()
-    }
 }
 
 impl Source for LiveSource {
@@ -131,10 +99,32 @@ impl Source for LiveSource {
             frame.interval.notes.push(format!("Processes cannot be listed: {error}."));
         }
         frame.interval.processes = self.processes.figures(self.live.machine());
-        if let Some(pid) = detail {
-            frame.threads.insert(pid, self.threads(pid));
-            frame.areas.insert(pid, self.areas(pid));
+        if let Some(sampler) = self.live.sampler() {
+            let (source, shares) = (sampler.source(), sampler.take_processes());
+            for process in &mut frame.interval.processes {
+                if let Some(share) = shares.get(&process.pid) {
+                    process.local_share = Told::estimate(*share, source);
+                }
+            }
         }
+        match detail {
+            Some(pid) => {
+                frame.threads.insert(pid, self.threads(pid));
+                let processes = &self.processes;
+                let views = self.memory.views(&mut self.live, pid, || processes.named(RECORDER));
+                frame.views.insert(pid, views);
+            }
+            None => self.memory.leave(&mut self.live),
+        }
+        self.looked_at = Instant::now();
         Some(frame)
+    }
+
+    fn idle(&mut self) {
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            self.looked_at = Instant::now();
+            self.live.look();
+            self.memory.look();
+        }
     }
 }

@@ -7,6 +7,7 @@ mod app;
 mod draw;
 mod live;
 mod machine;
+mod memory;
 mod picture;
 mod process;
 mod style;
@@ -41,6 +42,9 @@ pub trait Source {
 
     /// What happened since the last time; `detail`: the process that is looked at closely. `None`: it is over, the last frame stays.
     fn next(&mut self, detail: Option<u32>) -> Option<Frame>;
+
+    /// Between two frames, some times a second: what must not wait for the next.
+    fn idle(&mut self) {}
 
     /// What the reader must know, in whole sentences.
     fn notes(&self) -> Vec<String> {

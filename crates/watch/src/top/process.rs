@@ -1,10 +1,11 @@
-//! One process: its threads by node, and where its memory is accessed (objects of a replay) or lies (mappings of the running machine).
+//! One process: its threads by node, and its memory as one of those who know of it tells: objects by accesses, mappings by samples, mappings by node.
 
 use std::collections::BTreeMap;
 
 use numapilot_machine::NodeId;
 use numapilot_report::text::clean;
 use numapilot_report::text::shorten;
+use numapilot_report::text::wrap;
 use numapilot_report::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Constraint;
@@ -24,6 +25,8 @@ use crate::figures::AreaFigures;
 
 /// Nodes that get a column of their own.
 const NODE_COLUMNS: usize = 4;
+/// Rows that notes take at most.
+const NOTE_ROWS: usize = 4;
 
 /// Draws it.
 pub fn draw(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
@@ -84,40 +87,60 @@ fn draw_threads(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut 
 }
 
 fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let areas = app.frame.areas.get(&pid).cloned().unwrap_or_default();
-    let is_sampled = areas.iter().any(|area| area.share.is_some());
-    let title = if is_sampled { " objects, by memory accesses (simulated samples) " } else { " memory, by node " };
-    let block = Block::new().borders(Borders::TOP).title(title).border_style(palette.faint());
+    let count = app.frame.views.get(&pid).map_or(0, Vec::len);
+    let view = app.memory(pid).cloned().unwrap_or_default();
+    let more = if count > 1 { format!("{} of {count}, o: next ", app.memory_view % count + 1) } else { String::new() };
+    let room = usize::from(area.width).saturating_sub(more.len() + 3);
+    let title = if view.title.is_empty() { "memory" } else { &view.title };
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .title(format!(" {} ", shorten(&clean(title), room)))
+        .title(Line::from(more).right_aligned())
+        .border_style(palette.faint());
     let inner = block.inner(area);
     block.render(area, buffer);
-    let height = usize::from(inner.height);
+    let notes: Vec<String> =
+        view.notes.iter().flat_map(|note| wrap(&clean(note), usize::from(inner.width))).take(NOTE_ROWS).collect();
+    let note_rows = (notes.len() as u16).min(inner.height.saturating_sub(2));
+    let [list, below] = Layout::vertical([Constraint::Min(1), Constraint::Length(note_rows)]).areas(inner);
+    let height = usize::from(list.height);
     let offset = app.selected.saturating_sub(height.saturating_sub(1));
-    app.spots.rows = Some((inner.y, inner.height, offset));
+    app.spots.rows = Some((list.y, list.height, offset));
     let nodes: Vec<NodeId> = app.frame.interval.nodes.iter().map(|node| node.node).collect();
-    for (row, figures) in areas.iter().enumerate().skip(offset).take(height) {
-        let at = Rect { y: inner.y + (row - offset) as u16, height: 1, ..inner };
-        area_line(figures, &nodes, usize::from(inner.width), palette).render(at, buffer);
+    for (row, figures) in view.areas.iter().enumerate().skip(offset).take(height) {
+        let at = Rect { y: list.y + (row - offset) as u16, height: 1, ..list };
+        area_line(figures, &nodes, usize::from(list.width), palette).render(at, buffer);
         if row == app.selected {
             buffer.set_style(at, palette.chosen());
         }
     }
-    if areas.is_empty() {
-        Line::styled("nothing is told of its memory (yet)", palette.faint()).render(inner, buffer);
+    if view.areas.is_empty() {
+        Line::styled("nothing is told of its memory (yet)", palette.faint()).render(list, buffer);
     }
+    let notes: Vec<Line<'_>> = notes.into_iter().map(|line| Line::styled(line, palette.faint())).collect();
+    Paragraph::new(notes).render(below, buffer);
 }
 
 fn area_line(figures: &AreaFigures, nodes: &[NodeId], width: usize, palette: Palette) -> Line<'static> {
     if let Some(share) = figures.share {
-        let local = figures.local_share.unwrap_or(1.0);
+        let local = match figures.local_share {
+            Some(local) => Span::styled(format!(" {:>7} local  ", units::percent(local)), palette.local(local)),
+            None => Span::styled(format!(" {:>7} local  ", "-"), palette.faint()),
+        };
+        let bytes = match figures.bytes + figures.bytes_by_node.iter().sum::<u64>() {
+            0 => String::new(),
+            bytes => format!("{:>9}  ", units::bytes(bytes)),
+        };
+        let name = shorten(&clean(&figures.name), width.saturating_sub(34 + bytes.len()));
         return Line::from(vec![
             Span::raw(format!("{:>7} ", units::percent(share))),
             Span::styled(bar(share, 10), palette.load(0.0)),
-            Span::styled(format!(" {:>7} local  ", units::percent(local)), palette.local(local)),
-            Span::raw(shorten(&clean(&figures.name), width.saturating_sub(35))),
+            local,
+            Span::raw(bytes + &name),
         ]);
     }
     let mut parts: Vec<(u64, NodeId)> = figures.bytes_by_node.iter().copied().zip(nodes.iter().copied()).collect();
-    let all: u64 = figures.bytes_by_node.iter().sum();
+    let all = figures.bytes + figures.bytes_by_node.iter().sum::<u64>();
     if nodes.len() > NODE_COLUMNS {
         parts.sort_by_key(|(bytes, node)| (std::cmp::Reverse(*bytes), *node));
         parts.truncate(NODE_COLUMNS);

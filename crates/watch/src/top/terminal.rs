@@ -63,6 +63,7 @@ pub fn run(source: &mut dyn Source, options: &TopOptions) -> io::Result<Option<i
                 break;
             }
         }
+        source.idle();
         let pause = next.saturating_duration_since(Instant::now()).min(PATIENCE);
         if poll(pause)? {
             let before = app.detail();

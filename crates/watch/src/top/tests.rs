@@ -1,6 +1,7 @@
 //! The screen over a replayed trace and captured machines, at several sizes, with and without colour; and what keys and the mouse do.
 
 use std::path::Path;
+use std::path::PathBuf;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -92,7 +93,7 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
     tree.put("proc/stat", "cpu  1\ncpu0 10 0 0 90\nprocesses 5");
     tree.put("proc/40/numa_maps", "5600bb000000 default heap anon=6 N0=500 kernelpagesize_kB=4");
     let options = LiveOptions { no_latency: "nothing counts latencies".to_owned(), ..LiveOptions::default() };
-    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &options));
+    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &options), PathBuf::new());
     let mut app = App::new(source.machine().clone(), "captured".to_owned(), Vec::new());
     app.update(source.next(None).unwrap());
     let screen = text(&shown(&mut app, 100, 40, Palette::Plain));
@@ -109,10 +110,32 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
 }
 
 #[test]
+fn every_captured_machine_is_drawn_with_all_its_nodes() {
+    for name in ["one-node", "two-sockets-smt", "four-nodes", "nps4", "snc2", "cxl", "memory-less", "offline-cpus", "sparse-nodes"] {
+        let tree = Tree::of(name);
+        tree.put("proc/stat", "processes 1");
+        let (machine, live) = (tree.machine(), Live::open(tree.root(), tree.machine(), &LiveOptions::default()));
+        let mut source = LiveSource::new(live, PathBuf::new());
+        let mut app = App::new(machine.clone(), source.label(), Vec::new());
+        app.update(source.next(None).unwrap());
+        app.input(Input::Key('2'));
+        let screen = text(&shown(&mut app, 120, 50, Palette::Plain));
+        let online = machine.cpus().iter().filter(|cpu| cpu.online).count();
+        assert!(app.label.contains(&format!("{online} CPU")), "{name}: {}", app.label);
+        for node in machine.nodes() {
+            let cpus = node.cpus.iter().filter(|cpu| machine.cpu(**cpu).is_some_and(|cpu| cpu.online)).count();
+            assert!(screen.contains(&format!("node {}", node.id)), "{name}: no node {} in\n{screen}", node.id);
+            assert!(cpus > 0 || screen.contains("no CPUs"), "{name}:\n{screen}");
+            assert!(node.has_memory() || screen.contains("no memory"), "{name}:\n{screen}");
+        }
+    }
+}
+
+#[test]
 fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
     let tree = Tree::symmetric(64, 16, 1 << 20);
     tree.put("proc/stat", "processes 1");
-    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &LiveOptions::default()));
+    let mut source = LiveSource::new(Live::open(tree.root(), tree.machine(), &LiveOptions::default()), PathBuf::new());
     let mut app = App::new(source.machine().clone(), source.label(), Vec::new());
     app.update(source.next(None).unwrap());
     assert!(app.label.contains("64 nodes, 1024 CPUs"));
@@ -127,7 +150,7 @@ fn keys_and_the_mouse_order_filter_and_open() {
     let first = one.interval.processes[0].clone();
     for (pid, name, cpus, bytes) in [(7, "alpha", 0.1, 900), (8, "beta", 0.9, 5), (9, "gamma", 0.5, 100)] {
         let process =
-            crate::figures::ProcessFigures { pid, name: name.to_owned(), cpus, resident_bytes: bytes, ..first.clone() };
+            crate::figures::ProcessFigures { pid, name: name.into(), cpus, resident_bytes: bytes, ..first.clone() };
         one.interval.processes.push(process);
     }
     one.interval.processes.remove(0);

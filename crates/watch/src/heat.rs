@@ -1,0 +1,115 @@
+//! Where a process's memory is accessed, by page, as samples tell: old ones fade, so that what is hot now stands out.
+
+use std::collections::HashMap;
+
+const PAGE_SHIFT: u32 = 12;
+/// Pages of which something is remembered; of more, the coolest go.
+const PAGES_MAX: usize = 1 << 17;
+/// Time in which what was seen loses half of its weight.
+const HALF_LIFE_S: f64 = 10.0;
+/// What has less weight than this is forgotten.
+const COLD: f64 = 0.05;
+
+/// Accesses to a stretch of memory, weighted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Warmth {
+    /// All.
+    pub all: f64,
+    /// Those of which it is known where the page lay.
+    pub known: f64,
+    /// Of these, those from the page's own node.
+    pub local: f64,
+}
+
+impl Warmth {
+    fn add(&mut self, more: Warmth) {
+        self.all += more.all;
+        self.known += more.known;
+        self.local += more.local;
+    }
+
+    /// Of the accesses of which it is known, the share that was local.
+    #[must_use]
+    pub fn local_share(&self) -> Option<f64> {
+        (self.known > 0.0).then(|| self.local / self.known)
+    }
+}
+
+/// By page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heat(HashMap<u64, Warmth>);
+
+impl Heat {
+    /// Somebody accessed an address; `is_local`: from the node where the page lies.
+    pub fn add(&mut self, address: u64, weight: f64, is_local: Option<bool>) {
+        let share = |counts: bool| if counts { weight } else { 0.0 };
+        let more = Warmth { all: weight, known: share(is_local.is_some()), local: share(is_local == Some(true)) };
+        self.0.entry(address >> PAGE_SHIFT).or_default().add(more);
+    }
+
+    /// Time goes on.
+    pub fn fade(&mut self, seconds: f64) {
+        let keep = 0.5_f64.powf(seconds / HALF_LIFE_S);
+        let mut cold = COLD;
+        // Many pages, each seen once: all of them would go at the same moment, so that the list is bounded whatever is seen.
+        while self.0.len() > PAGES_MAX {
+            self.0.retain(|_, warmth| warmth.all >= cold);
+            cold *= 2.0;
+        }
+        self.0.retain(|_, warmth| {
+            *warmth = Warmth { all: warmth.all * keep, known: warmth.known * keep, local: warmth.local * keep };
+            warmth.all >= COLD
+        });
+    }
+
+    /// Nothing was seen, or nothing lately.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was seen in each of these stretches (first address, and the one after the last), ascending and apart; and outside of all.
+    #[must_use]
+    pub fn by_stretch(&self, stretches: &[(u64, u64)]) -> (Vec<Warmth>, Warmth) {
+        let (mut inside, mut outside) = (vec![Warmth::default(); stretches.len()], Warmth::default());
+        for (page, warmth) in &self.0 {
+            let address = page << PAGE_SHIFT;
+            let next = stretches.partition_point(|(start, _)| *start <= address);
+            match next.checked_sub(1).filter(|at| address < stretches[*at].1) {
+                Some(at) => inside[at].add(*warmth),
+                None => outside.add(*warmth),
+            }
+        }
+        (inside, outside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_is_told_by_stretch_and_fades() {
+        let mut heat = Heat::default();
+        for (address, is_local) in [(0x1000, Some(true)), (0x1fff, Some(false)), (0x2000, None), (0x9000, Some(true))] {
+            heat.add(address, 2.0, is_local);
+        }
+        let (inside, outside) = heat.by_stretch(&[(0x1000, 0x3000), (0x8000, 0x9000)]);
+        assert_eq!(inside[0], Warmth { all: 6.0, known: 4.0, local: 2.0 });
+        assert_eq!((inside[1].all, inside[1].local_share(), outside.all), (0.0, None, 2.0));
+        assert_eq!(inside[0].local_share(), Some(0.5));
+        heat.fade(10.0);
+        assert_eq!(heat.by_stretch(&[(0x1000, 0x3000)]).0[0].all, 3.0);
+        heat.fade(200.0);
+        assert!(heat.is_empty());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_hottest_stays() {
+        let mut heat = Heat::default();
+        (0..2 * PAGES_MAX as u64).for_each(|page| heat.add(page << PAGE_SHIFT, 1.0, None));
+        heat.add(7 << PAGE_SHIFT, 500.0, Some(true));
+        heat.fade(0.0);
+        assert!(heat.0.len() <= PAGES_MAX && heat.0.contains_key(&7));
+    }
+}

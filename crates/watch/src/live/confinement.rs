@@ -1,0 +1,54 @@
+//! A container, a cpuset or an affinity: sysfs shows the whole machine, of which this process may use a part. The figures are the machine's; that is said.
+
+use std::collections::BTreeSet;
+
+use numapilot_machine::Machine;
+use numapilot_machine::parse_cpu_list;
+
+use crate::root::Root;
+
+/// What this process may use, in a sentence; `None` where that is everything, or nobody tells.
+pub fn words(root: &Root, machine: &Machine) -> Option<String> {
+    let status = root.text("proc/self/status")?;
+    let allowed = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        let text = line.trim_start_matches(':').trim();
+        Some((parse_cpu_list(text).ok()?, text.to_owned()))
+    };
+    let (cpus, cpus_text) = allowed("Cpus_allowed_list")?;
+    let (nodes, nodes_text) = allowed("Mems_allowed_list")?;
+    let lacks = |all: BTreeSet<u32>, mine: &BTreeSet<u32>| !all.is_subset(mine);
+    let online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id.0).collect();
+    let with_memory = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| u32::from(node.id.0)).collect();
+    let mut parts = Vec::new();
+    if lacks(online, &cpus) {
+        parts.push(format!("CPU{} {cpus_text}", if cpus.len() == 1 { "" } else { "s" }));
+    }
+    if lacks(with_memory, &nodes) {
+        parts.push(format!("memory of node{} {nodes_text}", if nodes.len() == 1 { "" } else { "s" }));
+    }
+    let what = parts.join(" and ");
+    (!parts.is_empty())
+        .then(|| format!("This process may use {what} only (cpuset or affinity); the figures are of the whole machine."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn what_is_not_its_own_is_said() {
+        let tree = Tree::symmetric(2, 4, 4096);
+        let of = |cpus: &str, nodes: &str| {
+            tree.put("proc/self/status", &format!("Name:\tx\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t{nodes}"));
+            words(&tree.root(), &tree.machine())
+        };
+        assert_eq!(of("0-7", "0-1"), None);
+        assert_eq!(of("0-255", "0-63"), None, "kernels name what could be there");
+        assert!(of("2", "0-1").is_some_and(|text| text.contains("CPU 2 only")));
+        assert!(of("4-7", "1").is_some_and(|text| text.contains("CPUs 4-7 and memory of node 1 only")));
+        tree.remove("proc/self");
+        assert_eq!(words(&tree.root(), &tree.machine()), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! Sampled accesses as a source: rates and latencies by node, by process, and by page of one process. Estimates, and labelled so.
+//!
+//! Where the processor samples accesses, they are accesses. Where only the kernel's page faults are to be had, they are first touches, and (where it balances
+//! NUMA) uses of pages that it had unmapped to see who comes: the latter are told apart as faults on pages that were seen before, and only these say
+//! anything of locality.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use numapilot_machine::Machine;
+use numapilot_sources::SourceError;
+use numapilot_sources::live::glimpse::Glimpse;
+use numapilot_sources::live::glimpse::Kind;
+use numapilot_sources::live::glimpse::Seen;
+use numapilot_sources::live::open::Scope;
+
+use crate::figures::Sampled;
+use crate::figures::SampledNode;
+use crate::figures::Told;
+use crate::heat::Heat;
+
+/// Pages that are remembered as seen; of more, nothing is known.
+const PAGES_MAX: usize = 1 << 20;
+const PAGE_SHIFT: u32 = 12;
+
+/// What is sampled beside the counting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Memory accesses, where the processor samples them; else nothing.
+    Accesses,
+    /// Memory accesses, else page faults.
+    AccessesOrFaults,
+}
+
+/// Accesses from a node's CPUs, weighted by what each sample stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct NodeTally {
+    local: f64,
+    remote: f64,
+    unknown: f64,
+    /// Those that say something of locality: accesses, and faults on pages that were seen before. All, and local ones.
+    telling: f64,
+    telling_local: f64,
+    /// Latency times weight, and the weight of those of which it is known.
+    latency: f64,
+    timed: f64,
+}
+
+/// Everything since sampling began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplesReading {
+    nodes: Vec<NodeTally>,
+    samples: u64,
+    lost: u64,
+}
+
+/// Memory accesses of a process since the figures before: all of which the home is known, and local ones.
+type Shares = HashMap<u32, (f64, f64)>;
+
+/// Opened events, and what they told.
+pub struct Sampler {
+    glimpse: Glimpse,
+    /// Indices of nodes.
+    machine: Machine,
+    seen: Vec<Seen>,
+    tally: SamplesReading,
+    known_pages: HashSet<(u32, u64)>,
+    processes: Shares,
+    focus: Option<(u32, Heat)>,
+}
+
+impl Sampler {
+    /// Opens what there is; `None` where nothing is wanted, or nothing but page faults is there and they are not wanted.
+    ///
+    /// # Errors
+    /// The kernel refuses, with the reason and the remedy.
+    pub fn open(scope: &Scope, machine: &Machine, sampling: Sampling) -> Result<Option<Sampler>, SourceError> {
+        let glimpse = match sampling {
+            Sampling::Off => None,
+            Sampling::Accesses => Glimpse::of_accesses(scope, machine)?,
+            Sampling::AccessesOrFaults => Some(Glimpse::open(scope, machine)?),
+        };
+        Ok(glimpse.map(|glimpse| Sampler::of(glimpse, machine)))
+    }
+
+    fn of(glimpse: Glimpse, machine: &Machine) -> Sampler {
+        Sampler {
+            glimpse,
+            machine: machine.clone(),
+            seen: Vec::new(),
+            tally: SamplesReading { nodes: vec![NodeTally::default(); machine.nodes().len()], ..SamplesReading::default() },
+            known_pages: HashSet::new(),
+            processes: Shares::new(),
+            focus: None,
+        }
+    }
+
+    /// What is sampled, in a few words.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        match self.glimpse.kind {
+            Kind::Accesses => "samples (PMU)",
+            Kind::Emulated => "samples (EMULATED PMU)",
+            Kind::Faults => "sampled page faults",
+        }
+    }
+
+    /// Whether faults stand in for accesses.
+    #[must_use]
+    pub fn is_of_faults(&self) -> bool {
+        self.glimpse.kind == Kind::Faults
+    }
+
+    /// What must be told with it, in whole sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let own = self.is_of_faults().then(|| {
+            "Page faults are sampled, not accesses: first touches, and uses of pages that the kernel unmapped where it balances NUMA.".to_owned()
+        });
+        own.into_iter().chain(self.glimpse.notes.iter().map(|note| format!("{note}."))).collect()
+    }
+
+    /// Remembers pages of this process from now on.
+    pub fn look_closely_at(&mut self, pid: Option<u32>) {
+        if self.focus.as_ref().map(|(of, _)| *of) != pid {
+            self.focus = pid.map(|pid| (pid, Heat::default()));
+        }
+    }
+
+    /// Pages of the process that is looked at closely, `seconds` after the last time.
+    pub fn heat(&mut self, seconds: f64) -> Option<&Heat> {
+        let (_, heat) = self.focus.as_mut()?;
+        heat.fade(seconds);
+        Some(heat)
+    }
+
+    /// Takes in what the rings hold. Every few seconds at least, lest they overflow.
+    pub fn look(&mut self) {
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.clear();
+        self.glimpse.look(&mut seen);
+        seen.iter().for_each(|one| self.add(one));
+        self.seen = seen;
+        self.tally.lost = self.glimpse.lost;
+    }
+
+    fn add(&mut self, seen: &Seen) {
+        // A cache's answer is no memory access; what nobody told the level of may be one.
+        if seen.is_memory == Some(false) {
+            return;
+        }
+        let weight = seen.weight as f64;
+        let is_local = seen.node.zip(seen.home).map(|(node, home)| node == home);
+        self.tally.samples += 1;
+        let tells = !self.is_of_faults() || self.was_seen(seen);
+        if let Some(node) = seen.node.and_then(|node| self.machine.node_index(node)) {
+            let tally = &mut self.tally.nodes[node];
+            match is_local {
+                Some(true) => tally.local += weight,
+                Some(false) => tally.remote += weight,
+                None => tally.unknown += weight,
+            }
+            if let (true, Some(is_local)) = (tells, is_local) {
+                tally.telling += weight;
+                tally.telling_local += if is_local { weight } else { 0.0 };
+            }
+            if let Some(cycles) = seen.latency_cycles.filter(|_| seen.is_memory == Some(true)) {
+                tally.latency += f64::from(cycles) * weight;
+                tally.timed += weight;
+            }
+        }
+        let Some((pid, _)) = seen.task else { return };
+        if let (true, Some(is_local)) = (tells, is_local) {
+            let shares = self.processes.entry(pid).or_default();
+            *shares = (shares.0 + weight, shares.1 + if is_local { weight } else { 0.0 });
+        }
+        if let Some((focus, heat)) = &mut self.focus
+            && *focus == pid
+        {
+            heat.add(seen.address, weight, is_local);
+        }
+    }
+
+    /// Whether a page was seen before; it is from now on.
+    fn was_seen(&mut self, seen: &Seen) -> bool {
+        let Some((pid, _)) = seen.task else { return false };
+        let page = (pid, seen.address >> PAGE_SHIFT);
+        if self.known_pages.len() >= PAGES_MAX {
+            return self.known_pages.contains(&page);
+        }
+        !self.known_pages.insert(page)
+    }
+
+    /// Everything so far.
+    pub fn read(&mut self) -> SamplesReading {
+        self.look();
+        self.tally.clone()
+    }
+
+    /// Local share of each process's accesses since the last time.
+    pub fn take_processes(&mut self) -> HashMap<u32, f64> {
+        let shares = std::mem::take(&mut self.processes);
+        shares.into_iter().map(|(pid, (all, local))| (pid, local / all)).collect()
+    }
+
+    /// Local access ratio between two readings, of a node (as an index) or of all.
+    #[must_use]
+    pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<usize>) -> Told {
+        let sum = now.since(before, node);
+        match (sum.telling > 0.0, self.is_of_faults()) {
+            (true, false) => Told::estimate(sum.telling_local / sum.telling, self.source()),
+            (true, true) => {
+                let source = "sampled page faults on pages seen before (hinting faults; one per page and scan)";
+                Told::estimate(sum.telling_local / sum.telling, source)
+            }
+            (false, false) => Told::Missing("no memory access was sampled in the interval".to_owned()),
+            // Nothing that is worth a word: what better sources say of themselves is.
+            (false, true) => Told::default(),
+        }
+    }
+
+    /// Mean latency of memory accesses between two readings.
+    #[must_use]
+    pub fn latency(&self, before: &SamplesReading, now: &SamplesReading) -> Option<Told> {
+        let sum = now.since(before, None);
+        (sum.timed > 0.0).then(|| Told::estimate(sum.latency / sum.timed, self.source()))
+    }
+
+    /// Rates of a node between two readings.
+    #[must_use]
+    pub fn of_node(&self, before: &SamplesReading, now: &SamplesReading, node: usize, seconds: f64) -> SampledNode {
+        let sum = now.since(before, Some(node));
+        let per_s = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        SampledNode {
+            local_per_s: per_s(sum.local),
+            remote_per_s: per_s(sum.remote),
+            unknown_per_s: per_s(sum.unknown),
+            latency_cycles: (sum.timed > 0.0).then(|| sum.latency / sum.timed),
+        }
+    }
+
+    /// How many samples there were between two readings.
+    #[must_use]
+    pub fn counts(&self, before: &SamplesReading, now: &SamplesReading) -> Sampled {
+        Sampled {
+            source: self.source().to_owned(),
+            samples: now.samples.saturating_sub(before.samples),
+            lost: now.lost.saturating_sub(before.lost),
+        }
+    }
+}
+
+impl SamplesReading {
+    fn since(&self, before: &SamplesReading, node: Option<usize>) -> NodeTally {
+        let mut sum = NodeTally::default();
+        for (index, now) in self.nodes.iter().enumerate().filter(|(index, _)| node.is_none_or(|node| node == *index)) {
+            let old = before.nodes.get(index).copied().unwrap_or_default();
+            sum.local += now.local - old.local;
+            sum.remote += now.remote - old.remote;
+            sum.unknown += now.unknown - old.unknown;
+            sum.telling += now.telling - old.telling;
+            sum.telling_local += now.telling_local - old.telling_local;
+            sum.latency += now.latency - old.latency;
+            sum.timed += now.timed - old.timed;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A child that touches memory, seen by its faults; and tallies of made-up samples.
+
+    use std::process::Command;
+
+    use numapilot_machine::NodeId;
+
+    use super::*;
+    use crate::fixture::Tree;
+
+    fn faults() -> Option<Sampler> {
+        let machine = Machine::live().unwrap();
+        let opened = Sampler::open(&Scope::Children, &machine, Sampling::AccessesOrFaults);
+        opened.inspect_err(|error| eprintln!("skipped: {error}")).ok().flatten()
+    }
+
+    fn sample(page: u64, node: u16, home: Option<u16>) -> Seen {
+        Seen {
+            task: Some((7, 7)),
+            address: page << PAGE_SHIFT,
+            node: Some(NodeId(node)),
+            home: home.map(NodeId),
+            is_memory: Some(true),
+            latency_cycles: None,
+            weight: 10,
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_started_is_seen_by_its_faults() {
+        let Some(mut sampler) = faults() else { return };
+        let before = sampler.read();
+        assert!(Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=8M", "count=1", "status=none"]).status().unwrap().success());
+        let now = sampler.read();
+        let counts = sampler.counts(&before, &now);
+        assert!(counts.samples > 20 && counts.source == "sampled page faults", "{counts:?}");
+        let sum = now.since(&before, None);
+        // 8 MiB are 2,048 pages, or fewer where the kernel gives large ones; with the loader's.
+        assert!(sum.local + sum.remote + sum.unknown >= 50.0, "{sum:?}");
+    }
+
+    #[test]
+    fn first_touches_say_nothing_of_locality_and_accesses_do() {
+        let Some(mut sampler) = faults() else { return };
+        sampler.machine = Tree::symmetric(2, 1, 4096).machine();
+        sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
+        let before = sampler.tally.clone();
+        sampler.look_closely_at(Some(7));
+        for seen in [sample(1, 0, Some(0)), sample(2, 0, Some(0)), sample(3, 1, None)] {
+            sampler.add(&seen);
+        }
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None), Told::default());
+        for seen in [sample(1, 1, Some(0)), sample(2, 0, Some(0)), sample(2, 1, Some(0)), sample(1, 1, Some(0))] {
+            sampler.add(&seen);
+        }
+        let share = |node| sampler.local_share(&before, &sampler.tally, node).value();
+        assert_eq!((share(None), share(Some(0)), share(Some(1))), (Some(0.25), Some(1.0), Some(0.0)));
+        let of = sampler.of_node(&before, &sampler.tally, 1, 2.0);
+        assert_eq!((of.local_per_s, of.remote_per_s, of.unknown_per_s, of.latency_cycles), (0.0, 15.0, 5.0, None));
+        assert_eq!(sampler.take_processes(), HashMap::from([(7, 0.25)]));
+        let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(0x2000, 0x3000)]);
+        assert_eq!((inside[0].all, inside[0].local_share(), outside.all), (30.0, Some(2.0 / 3.0), 40.0));
+    }
+}

@@ -1,0 +1,199 @@
+//! The memory of the process that is looked at, as everybody tells of it who knows something: its recording, the loop that looks after it, samples of its
+//! accesses (or page faults), and where its mappings lie. Mappings are read so rarely that reading them takes a small share of the time.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::NodeId;
+use numapilot_report::units;
+use numapilot_sources::live::open::Scope;
+
+use crate::figures::AreaFigures;
+use crate::figures::MemoryView;
+use crate::heat::Heat;
+use crate::heat::Warmth;
+use crate::live::Live;
+use crate::live::samples::Sampler;
+use crate::live::samples::Sampling;
+use crate::maps::Key;
+use crate::maps::MemoryMap;
+use crate::maps::Object;
+use crate::maps::Reader;
+use crate::witness::Witnesses;
+use crate::witness::balancing::Balanced;
+
+/// Reading a process's mappings may take one part in so many of the time.
+const MAPS_SHARE: u32 = 200;
+/// Mappings kept for the screen.
+const AREAS_MAX: usize = 200;
+
+/// What is kept between looks.
+pub struct Memory {
+    reader: Reader,
+    map: Option<(u32, Result<MemoryMap, String>)>,
+    /// When the mappings may be read again.
+    due: Instant,
+    /// Samples of that process alone, or why there are none; unused where the whole machine's accesses are sampled.
+    close: Option<(u32, Result<Sampler, String>)>,
+    witnesses: Witnesses,
+    looked_at: Instant,
+}
+
+impl Memory {
+    /// Nothing is looked at yet. `socket`: of the loop that may look after processes.
+    pub fn new(socket: PathBuf) -> Memory {
+        let now = Instant::now();
+        let witnesses = Witnesses::new(socket);
+        Memory { reader: Reader::default(), map: None, due: now, close: None, witnesses, looked_at: now }
+    }
+
+    /// Nothing is looked at closely any more: events are closed.
+    pub fn leave(&mut self, live: &mut Live) {
+        self.close = None;
+        if let Some(sampler) = live.sampler() {
+            sampler.look_closely_at(None);
+        }
+    }
+
+    /// Takes in samples that wait.
+    pub fn look(&mut self) {
+        if let Some((_, Ok(sampler))) = &mut self.close {
+            sampler.look();
+        }
+    }
+
+    /// Every view of a process's memory, the most telling first. `recorders`: processes that may be recording it.
+    pub fn views(&mut self, live: &mut Live, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> Vec<MemoryView> {
+        let is_live = live.root().is_live();
+        let testimony = if is_live { self.witnesses.of(pid, recorders) } else { Default::default() };
+        let seconds = std::mem::replace(&mut self.looked_at, Instant::now()).elapsed().as_secs_f64();
+        self.read_map(live, pid);
+        let nodes: Vec<NodeId> = live.machine().nodes().iter().map(|node| node.id).collect();
+        let mut views: Vec<MemoryView> = testimony.recorded.into_iter().collect();
+        let map = match &self.map {
+            Some((_, Ok(map))) => Some(map),
+            _ => None,
+        };
+        views.extend(testimony.balanced.zip(map).map(|(balanced, map)| of_loop(&balanced, map, &nodes)));
+        let mut notes = Vec::new();
+        match (closest(&mut self.close, live, pid, is_live), map) {
+            (Ok(sampler), Some(map)) => {
+                let (title, mut told) = (format!("memory, by {}", sampler.source()), sampler.notes());
+                match sampler.heat(seconds).filter(|heat| !heat.is_empty()) {
+                    Some(heat) => views.push(MemoryView { title, areas: by_heat(map, heat, &nodes), notes: told }),
+                    None => {
+                        let what = if sampler.is_of_faults() { "page fault" } else { "memory access" };
+                        told.push(format!("No {what} of it was sampled lately."));
+                        notes = told;
+                    }
+                }
+            }
+            (Err(why), _) => notes.push(why),
+            _ => {}
+        }
+        views.push(by_node(self.map.as_ref().map(|(_, map)| map), &nodes, notes));
+        views
+    }
+
+    fn read_map(&mut self, live: &Live, pid: u32) {
+        if Instant::now() < self.due && self.map.as_ref().is_some_and(|(of, _)| *of == pid) {
+            return;
+        }
+        let began = Instant::now();
+        let map = self.reader.read(live.root(), live.machine(), pid).map_err(|error| error.to_string());
+        self.due = Instant::now() + (began.elapsed() * MAPS_SHARE).max(Duration::from_secs(1));
+        self.map = Some((pid, map));
+    }
+}
+
+/// What samples this process: the whole machine's sampler, or one of its own, opened now if need be.
+fn closest<'a>(
+    close: &'a mut Option<(u32, Result<Sampler, String>)>,
+    live: &'a mut Live,
+    pid: u32,
+    is_live: bool,
+) -> Result<&'a mut Sampler, String> {
+    if !is_live {
+        return Err("A captured machine has no events.".to_owned());
+    }
+    if live.sampler().is_some() {
+        let sampler = live.sampler().ok_or_else(String::new)?;
+        sampler.look_closely_at(Some(pid));
+        return Ok(sampler);
+    }
+    if close.as_ref().is_none_or(|(of, _)| *of != pid) {
+        let opened = Sampler::open(&Scope::Processes(vec![pid]), live.machine(), Sampling::AccessesOrFaults);
+        let opened = opened.map_err(|error| format!("Its page faults cannot be sampled: {error}."));
+        *close = Some((pid, opened.and_then(|sampler| sampler.ok_or_else(String::new))));
+    }
+    match close {
+        Some((_, Ok(sampler))) => {
+            sampler.look_closely_at(Some(pid));
+            sampler.look();
+            Ok(sampler)
+        }
+        Some((_, Err(why))) => Err(why.clone()),
+        None => Err(String::new()),
+    }
+}
+
+fn of_loop(balanced: &Balanced, map: &MemoryMap, nodes: &[NodeId]) -> MemoryView {
+    let moved = units::bytes(balanced.moved_bytes);
+    MemoryView {
+        title: format!("memory, by what `balance` has seen ({}, {}; {moved} moved)", balanced.policy, balanced.state),
+        areas: by_heat(map, &balanced.heat, nodes),
+        notes: vec!["Hinting faults of the hottest stretches, not every access.".to_owned()],
+    }
+}
+
+/// Mappings by what was seen of them, then by size.
+fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
+    let mut map = map.clone();
+    map.areas.sort_by_key(|area| area.start);
+    // A mapping whose end is not known has its pages, and no more.
+    let stretches: Vec<(u64, u64)> =
+        map.areas.iter().map(|area| (area.start, area.end.unwrap_or_else(|| area.start.saturating_add(area.bytes())))).collect();
+    let (inside, outside) = heat.by_stretch(&stretches);
+    for (area, warmth) in map.areas.iter_mut().zip(&inside) {
+        area.seen = [warmth.all, warmth.known, warmth.local].map(|weight| weight.round() as u64);
+    }
+    let all = inside.iter().map(|warmth| warmth.all).sum::<f64>() + outside.all;
+    let objects = map.objects(Key::Seen, false);
+    let of = |object: &Object| {
+        let [seen, known, local] = object.seen.map(|weight| weight as f64);
+        AreaFigures {
+            share: Some(if all > 0.0 { seen / all } else { 0.0 }),
+            local_share: Warmth { all: seen, known, local }.local_share(),
+            ..figures(object, nodes)
+        }
+    };
+    let mut areas: Vec<AreaFigures> = objects.iter().take(AREAS_MAX).map(of).collect();
+    if outside.all > 0.0 && all > 0.0 {
+        let name = "(no mapping: unmapped since, or too new)".to_owned();
+        areas.push(AreaFigures { name, share: Some(outside.all / all), local_share: outside.local_share(), ..AreaFigures::default() });
+    }
+    areas
+}
+
+/// Mappings by size, with their nodes.
+fn by_node(map: Option<&Result<MemoryMap, String>>, nodes: &[NodeId], mut notes: Vec<String>) -> MemoryView {
+    let areas = match map {
+        Some(Ok(map)) => {
+            notes.splice(0..0, map.notes.clone());
+            map.objects(Key::Size, false).iter().take(AREAS_MAX).map(|object| figures(object, nodes)).collect()
+        }
+        Some(Err(why)) => vec![AreaFigures { name: why.clone(), ..AreaFigures::default() }],
+        None => Vec::new(),
+    };
+    MemoryView { title: "memory, by node".to_owned(), areas, notes }
+}
+
+fn figures(object: &Object, nodes: &[NodeId]) -> AreaFigures {
+    let far = if object.far_bytes > 0 { "far: " } else { "" };
+    AreaFigures {
+        name: format!("{far}{} {}", object.kind.word(), object.title()),
+        bytes_by_node: nodes.iter().map(|node| object.bytes_by_node.get(node).copied().unwrap_or(0)).collect(),
+        ..AreaFigures::default()
+    }
+}
