@@ -107,7 +107,8 @@ fn a_file_appears_when_it_is_whole_and_not_before() {
     let folder = scratch();
     let file = folder.path().join("stat.json");
     let mut command = numapilot(&["stat", "--json", "-o"]);
-    let mut child = command.arg(&file).args(["--", "sh", "-c", "read line"]).stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut child =
+        command.arg(&file).args(["--", "sh", "-c", "read line"]).stdin(Stdio::piped()).spawn().expect("it starts");
     let began = Instant::now();
     while std::fs::read_dir(folder.path()).expect("a folder").count() == 0 && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
@@ -143,7 +144,8 @@ fn a_running_process_is_watched_until_it_dies() {
 
 #[test]
 fn an_interrupted_watch_still_tells_what_it_saw() {
-    let mut child = numapilot(&["stat", "--system", "--for", "100", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut child =
+        numapilot(&["stat", "--system", "--for", "100", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
     std::thread::sleep(Duration::from_millis(500));
     signal(&child, libc::SIGINT);
     let mut text = String::new();
@@ -167,7 +169,9 @@ fn samples_are_told_by_node_and_labelled() {
     let source = value["samples"]["source"].as_str().expect("a source");
     assert!(source.contains("page faults") || source.contains("PMU"), "{source}");
     assert!(value["samples"]["samples"].as_u64().is_some_and(|count| count > 10), "{}", value["samples"]);
-    let rate = |node: &Value| ["local", "remote", "unknown"].map(|what| number(node, &format!("/sampled/{what}_per_s"))).iter().sum::<f64>();
+    let rate = |node: &Value| {
+        ["local", "remote", "unknown"].map(|what| number(node, &format!("/sampled/{what}_per_s"))).iter().sum::<f64>()
+    };
     let all: f64 = value["nodes"].as_array().expect("nodes").iter().map(rate).sum();
     assert!(all > 10.0, "{}", value["nodes"]);
     let text = run(&["stat", "--", "true"]).stderr;
@@ -293,12 +297,18 @@ fn a_process_confined_to_one_cpu_sees_the_whole_machine_and_measures_its_own() {
         finish(&mut command).succeeded().stdout
     };
     let plan = confined(&["measure", "--full", "--dry-run"]);
-    let named = |cpu: &str| plan.contains(&format!("CPU {cpu} ")) || plan.contains(&format!("CPU {cpu}\n")) || plan.contains(&format!("CPU {cpu},"));
+    let named = |cpu: &str| {
+        plan.contains(&format!("CPU {cpu} "))
+            || plan.contains(&format!("CPU {cpu}\n"))
+            || plan.contains(&format!("CPU {cpu},"))
+    };
     assert!(named(first), "{plan}");
     for other in (0..64).map(|cpu: u32| cpu.to_string()).filter(|cpu| cpu != first) {
         assert!(!named(&other), "CPU {other} is not its own:\n{plan}");
     }
-    let of = |value: &Value| value["nodes"].as_array().map(|nodes| nodes.iter().map(|node| node["cpus"].as_u64().unwrap_or(0)).sum::<u64>());
+    let of = |value: &Value| {
+        value["nodes"].as_array().map(|nodes| nodes.iter().map(|node| node["cpus"].as_u64().unwrap_or(0)).sum::<u64>())
+    };
     let stat = json(&confined(&["stat", "--system", "--for", "50ms", "--json"]));
     let free = json(&run(&["stat", "--system", "--for", "50ms", "--json"]).succeeded().stdout);
     assert_eq!(of(&stat), of(&free), "the machine is the same ({online})");

@@ -63,7 +63,8 @@ fn settings(terminal: &OwnedFd) -> (libc::tcflag_t, libc::tcflag_t) {
 fn a_panic_gives_the_terminal_back_before_its_message() {
     let (mut ours, mut theirs) = (0, 0);
     // SAFETY: two places for descriptors; no name, settings or size.
-    let made = unsafe { libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), std::ptr::null()) };
+    let made =
+        unsafe { libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), std::ptr::null()) };
     assert_eq!(made, 0, "openpty: {}", std::io::Error::last_os_error());
     // SAFETY: both are open and ours alone.
     let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };

@@ -182,7 +182,12 @@ pub fn options() -> LiveOptions {
         }
         None => "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
     };
-    LiveOptions { scope: None, sampling: Sampling::Off, no_pmu: obstacle.map(|obstacle| obstacle.reason.clone()), no_latency }
+    LiveOptions {
+        scope: None,
+        sampling: Sampling::Off,
+        no_pmu: obstacle.map(|obstacle| obstacle.reason.clone()),
+        no_latency,
+    }
 }
 
 fn run_replay(arguments: &StatArgs, trace: &std::path::Path, out: &mut Output) -> Result<()> {

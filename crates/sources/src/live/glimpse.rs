@@ -193,7 +193,8 @@ impl Glimpse {
                 match self.set.session.decode(header, body, 0) {
                     Ok(Record::Sample(event, sample)) if !self.set.is_double(&sample) => {
                         let fact = self.places.events.get(event).copied().unwrap_or_default();
-                        let access = if fact.is_helper { None } else { fact.access(&self.set.session.events()[event], &sample) };
+                        let access =
+                            if fact.is_helper { None } else { fact.access(&self.set.session.events()[event], &sample) };
                         if let Some(access) = access {
                             self.put(&access, fact.is_fault, out, &mut unknown);
                         }

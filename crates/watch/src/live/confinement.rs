@@ -1,7 +1,5 @@
 //! A container, a cpuset or an affinity: sysfs shows the whole machine, of which this process may use a part. The figures are the machine's; that is said.
 
-use std::collections::BTreeSet;
-
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
@@ -17,19 +15,19 @@ pub fn words(root: &Root, machine: &Machine) -> Option<String> {
     };
     let (cpus, cpus_text) = allowed("Cpus_allowed_list")?;
     let (nodes, nodes_text) = allowed("Mems_allowed_list")?;
-    let lacks = |all: BTreeSet<u32>, mine: &BTreeSet<u32>| !all.is_subset(mine);
-    let online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id.0).collect();
-    let with_memory = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| u32::from(node.id.0)).collect();
+    let mut online = machine.cpus().iter().filter(|cpu| cpu.online).map(|cpu| cpu.id.0);
+    let mut with_memory = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| u32::from(node.id.0));
     let mut parts = Vec::new();
-    if lacks(online, &cpus) {
+    if online.any(|cpu| !cpus.contains(&cpu)) {
         parts.push(format!("CPU{} {cpus_text}", if cpus.len() == 1 { "" } else { "s" }));
     }
-    if lacks(with_memory, &nodes) {
+    if with_memory.any(|node| !nodes.contains(&node)) {
         parts.push(format!("memory of node{} {nodes_text}", if nodes.len() == 1 { "" } else { "s" }));
     }
     let what = parts.join(" and ");
-    (!parts.is_empty())
-        .then(|| format!("This process may use {what} only (cpuset or affinity); the figures are of the whole machine."))
+    (!parts.is_empty()).then(|| {
+        format!("This process may use {what} only (cpuset or affinity); the figures are of the whole machine.")
+    })
 }
 
 #[cfg(test)]

@@ -334,13 +334,12 @@ fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
     }
 }
 
-/// Whether the kernel's `node-loads` counts all reads from memory (AMD before Zen, Intel before Skylake) or the local ones only (Intel since), so that
-/// the misses come on top; `None` where nobody says. `arch/x86/events/intel/core.c` (`*_hw_cache_extra_regs`), `arch/x86/events/amd/core.c`.
+/// Whether the kernel's `node-loads` counts all reads from memory (AMD before Zen, Intel before Haswell) or the local ones only (Intel since), so that
+/// the misses come on top; `None` where nobody says. `arch/x86/events/intel/core.c` (`*_hw_cache_extra_regs`: `SNB_DRAM_ANY` against
+/// `HSW_L3_MISS_LOCAL_DRAM`), `arch/x86/events/amd/core.c` (requests to memory, "l+r" against "r").
 fn node_loads_are_all(root: &Root) -> Option<bool> {
-    const INTEL_BEFORE_SKYLAKE: [u64; 23] = [
-        0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f,
-        0x56, 0x0f, 0x17, 0x1d, 0x16,
-    ];
+    // Nehalem, Westmere, Sandy Bridge, Ivy Bridge; older ones have no such event.
+    const INTEL_BEFORE_HASWELL: [u64; 11] = [0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e];
     let text = root.text("proc/cpuinfo")?;
     let field = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
@@ -348,7 +347,7 @@ fn node_loads_are_all(root: &Root) -> Option<bool> {
     };
     match field("vendor_id")?.as_str() {
         "AuthenticAMD" => Some(true),
-        "GenuineIntel" => Some(INTEL_BEFORE_SKYLAKE.contains(&field("model")?.parse().ok()?)),
+        "GenuineIntel" => Some(INTEL_BEFORE_HASWELL.contains(&field("model")?.parse().ok()?)),
         _ => None,
     }
 }
@@ -411,7 +410,8 @@ mod tests {
             tree.put("proc/cpuinfo", text);
             node_loads_are_all(&tree.root())
         };
-        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 79\nmodel name\t: Xeon"), Some(true));
+        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 62\nmodel name\t: Xeon"), Some(true));
+        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 79\nmodel name\t: Xeon"), Some(false));
         assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 143\n"), Some(false));
         assert_eq!(of("vendor_id\t: AuthenticAMD\nmodel : 1\n"), Some(true));
         assert_eq!(of("CPU implementer\t: 0x41\n"), None);

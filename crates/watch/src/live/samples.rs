@@ -91,7 +91,10 @@ impl Sampler {
             glimpse,
             machine: machine.clone(),
             seen: Vec::new(),
-            tally: SamplesReading { nodes: vec![NodeTally::default(); machine.nodes().len()], ..SamplesReading::default() },
+            tally: SamplesReading {
+                nodes: vec![NodeTally::default(); machine.nodes().len()],
+                ..SamplesReading::default()
+            },
             known_pages: HashSet::new(),
             processes: Shares::new(),
             focus: None,
@@ -303,7 +306,13 @@ mod tests {
     fn a_command_that_is_started_is_seen_by_its_faults() {
         let Some(mut sampler) = faults() else { return };
         let before = sampler.read();
-        assert!(Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=8M", "count=1", "status=none"]).status().unwrap().success());
+        assert!(
+            Command::new("dd")
+                .args(["if=/dev/zero", "of=/dev/null", "bs=8M", "count=1", "status=none"])
+                .status()
+                .unwrap()
+                .success()
+        );
         let now = sampler.read();
         let counts = sampler.counts(&before, &now);
         assert!(counts.samples > 20 && counts.source == "sampled page faults", "{counts:?}");

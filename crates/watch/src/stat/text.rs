@@ -133,7 +133,13 @@ fn sampled(interval: &Interval, look: Look) -> String {
     for node in &interval.nodes {
         let Some(of) = node.sampled else { continue };
         let latency = of.latency_cycles.map_or("-".to_owned(), |cycles| format!("{cycles:.0} cycles"));
-        table.row([node.node.to_string(), rate(of.local_per_s), rate(of.remote_per_s), rate(of.unknown_per_s), latency]);
+        table.row([
+            node.node.to_string(),
+            rate(of.local_per_s),
+            rate(of.remote_per_s),
+            rate(of.unknown_per_s),
+            latency,
+        ]);
     }
     format!("\n{}\n{}", look.faint(&title), table.render(look, 0))
 }

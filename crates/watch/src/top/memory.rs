@@ -152,8 +152,11 @@ fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
     let mut map = map.clone();
     map.areas.sort_by_key(|area| area.start);
     // A mapping whose end is not known has its pages, and no more.
-    let stretches: Vec<(u64, u64)> =
-        map.areas.iter().map(|area| (area.start, area.end.unwrap_or_else(|| area.start.saturating_add(area.bytes())))).collect();
+    let stretches: Vec<(u64, u64)> = map
+        .areas
+        .iter()
+        .map(|area| (area.start, area.end.unwrap_or_else(|| area.start.saturating_add(area.bytes()))))
+        .collect();
     let (inside, outside) = heat.by_stretch(&stretches);
     for (area, warmth) in map.areas.iter_mut().zip(&inside) {
         area.seen = [warmth.all, warmth.known, warmth.local].map(|weight| weight.round() as u64);
@@ -171,7 +174,12 @@ fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
     let mut areas: Vec<AreaFigures> = objects.iter().take(AREAS_MAX).map(of).collect();
     if outside.all > 0.0 && all > 0.0 {
         let name = "(no mapping: unmapped since, or too new)".to_owned();
-        areas.push(AreaFigures { name, share: Some(outside.all / all), local_share: outside.local_share(), ..AreaFigures::default() });
+        areas.push(AreaFigures {
+            name,
+            share: Some(outside.all / all),
+            local_share: outside.local_share(),
+            ..AreaFigures::default()
+        });
     }
     areas
 }

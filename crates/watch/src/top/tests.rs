@@ -111,7 +111,17 @@ fn a_machine_without_a_pmu_is_shown_by_what_its_kernel_tells() {
 
 #[test]
 fn every_captured_machine_is_drawn_with_all_its_nodes() {
-    for name in ["one-node", "two-sockets-smt", "four-nodes", "nps4", "snc2", "cxl", "memory-less", "offline-cpus", "sparse-nodes"] {
+    for name in [
+        "one-node",
+        "two-sockets-smt",
+        "four-nodes",
+        "nps4",
+        "snc2",
+        "cxl",
+        "memory-less",
+        "offline-cpus",
+        "sparse-nodes",
+    ] {
         let tree = Tree::of(name);
         tree.put("proc/stat", "processes 1");
         let (machine, live) = (tree.machine(), Live::open(tree.root(), tree.machine(), &LiveOptions::default()));

@@ -75,7 +75,11 @@ pub fn objects(pid: u32, recorders: &[u32], scratch: &Scratch) -> Option<MemoryV
     let traces: BTreeSet<PathBuf> = recorders.iter().filter_map(|recorder| trace_of(*recorder)).collect();
     traces.iter().find_map(|trace| view(trace, pid, scratch).transpose()).map(|view| {
         scratch.clear();
-        view.unwrap_or_else(|why| MemoryView { title: "objects of a recording".to_owned(), notes: vec![why], ..MemoryView::default() })
+        view.unwrap_or_else(|why| MemoryView {
+            title: "objects of a recording".to_owned(),
+            notes: vec![why],
+            ..MemoryView::default()
+        })
     })
 }
 
@@ -94,14 +98,19 @@ fn trace_of(recorder: u32) -> Option<PathBuf> {
 fn view(trace: &Path, pid: u32, scratch: &Scratch) -> Result<Option<MemoryView>, String> {
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let raw = trace.join(RAW_FOLDER);
-    let cannot = |what: &str, why: &dyn ToString| format!("The recording {name} cannot be read now: {what}: {}.", why.to_string());
+    let cannot = |what: &str, why: &dyn ToString| {
+        format!("The recording {name} cannot be read now: {what}: {}.", why.to_string())
+    };
     let bytes = bytes_of(&raw).map_err(|error| cannot("its chunks", &error))?;
     if bytes > BYTES_MAX {
         let size = units::bytes(bytes);
-        return Err(format!("The recording {name} has {size} already, too much to be read again and again: end it, and see its report."));
+        return Err(format!(
+            "The recording {name} has {size} already, too much to be read again and again: end it, and see its report."
+        ));
     }
     let folder = scratch.fresh().map_err(|error| cannot("a folder for its tables", &error))?;
-    std::os::unix::fs::symlink(&raw, folder.join(RAW_FOLDER)).map_err(|error| cannot("a folder for its tables", &error))?;
+    std::os::unix::fs::symlink(&raw, folder.join(RAW_FOLDER))
+        .map_err(|error| cannot("a folder for its tables", &error))?;
     let read = finalise(&folder).and_then(|_| Trace::open(&folder));
     let read: Trace = read.map_err(|error: FlowError| cannot("its tables", &error))?;
     Ok(of_trace(&read, pid, &name))
@@ -121,12 +130,15 @@ struct Sum {
 
 /// Objects of a process: those accessed most first, then those that are largest.
 fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
-    let processes: BTreeSet<u32> = trace.processes().iter().filter(|process| process.pid == pid).map(|process| process.index.0).collect();
+    let processes: BTreeSet<u32> =
+        trace.processes().iter().filter(|process| process.pid == pid).map(|process| process.index.0).collect();
     if processes.is_empty() {
         return None;
     }
     let mut sums: BTreeMap<Option<u32>, Sum> = BTreeMap::new();
-    for object in trace.objects().iter().filter(|object| processes.contains(&object.process.0) && object.death.is_none()) {
+    for object in
+        trace.objects().iter().filter(|object| processes.contains(&object.process.0) && object.death.is_none())
+    {
         sums.entry(Some(object.site.0)).or_default().live_bytes += object.bytes;
     }
     let (mut all, mut samples) = (0.0, 0_u64);
@@ -157,17 +169,25 @@ fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
         bytes_by_node: Vec::new(),
     };
     let mut areas: Vec<AreaFigures> = sums.iter().map(of).collect();
-    areas.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)).then(b.bytes.cmp(&a.bytes)).then(a.name.cmp(&b.name)));
+    areas.sort_by(|a, b| {
+        b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)).then(b.bytes.cmp(&a.bytes)).then(a.name.cmp(&b.name))
+    });
     areas.truncate(AREAS_MAX);
     let engine = trace.meta().engine.clone();
     let by = if trace.holds_faults() { "by page faults" } else { "by memory accesses" };
     let lost = trace.losses().ring_full;
     let mut notes = Vec::new();
     if samples == 0 {
-        notes.push(format!("Engine {engine} has recorded no memory access of it so far: the largest objects come first."));
+        notes.push(format!(
+            "Engine {engine} has recorded no memory access of it so far: the largest objects come first."
+        ));
     }
     if lost > 0 {
         notes.push(format!("{lost} records were lost."));
     }
-    Some(MemoryView { title: format!("objects, {by}, of the recording {name} ({engine}, {samples} samples so far)"), areas, notes })
+    Some(MemoryView {
+        title: format!("objects, {by}, of the recording {name} ({engine}, {samples} samples so far)"),
+        areas,
+        notes,
+    })
 }
