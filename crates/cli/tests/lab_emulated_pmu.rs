@@ -121,6 +121,22 @@ fn a_report_of_emulated_samples_agrees_with_the_exact_counts_and_says_emulated()
     assert!(meta["machine_name"].as_str().is_some_and(|name| name.contains("emulated")), "{meta}");
 }
 
+/// Runs the marked program in the guest under a command of ours that reads emulated rings: its exact counts, and how it went.
+fn fed(folder: &Path, command: &str) -> (Truth, String) {
+    let (marked, feeder) = (compiled(folder, "marked"), compiled(folder, "feeder"));
+    let script = format!(
+        "mkdir /dev/shm/pmu && {{ {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {PERIOD} /dev/shm/marked & }} && \
+         until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done && \
+         NUMAPILOT_EMULATED_PMU=/dev/shm/pmu {BINARY} {command} -- {} 1 /dev/shm/marked && wait",
+        feeder.display(),
+        NODES * CPUS_PER_NODE,
+        marked.display(),
+    );
+    let outcome = lab().run(Command::new("sh").arg("-c").arg(script).current_dir(folder)).expect("the lab runs");
+    let mut outcome = outcome.expect_success();
+    (outcome.truth.take().expect("asked for"), outcome.how)
+}
+
 /// Samples on which nothing waits: from the plugin through the guest's rings, by the reader of the kernel's own.
 #[test]
 fn the_pmu_engine_reads_emulated_samples_from_rings_in_the_guest() {
@@ -128,21 +144,9 @@ fn the_pmu_engine_reads_emulated_samples_from_rings_in_the_guest() {
         return;
     }
     let folder = scratch();
-    let (marked, feeder) = (compiled(folder.path(), "marked"), compiled(folder.path(), "feeder"));
-    let numapilot = env!("CARGO_BIN_EXE_numapilot");
-    let script = format!(
-        "mkdir /dev/shm/pmu && {{ {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {PERIOD} /dev/shm/marked & }} && \
-         until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done && \
-         NUMAPILOT_EMULATED_PMU=/dev/shm/pmu {numapilot} record --engine pmu -o t.numatrace -- {} 1 /dev/shm/marked && wait",
-        feeder.display(),
-        NODES * CPUS_PER_NODE,
-        marked.display(),
-    );
-    let outcome = lab().run(Command::new("sh").arg("-c").arg(script).current_dir(folder.path())).expect("the lab runs");
-    let mut outcome = outcome.expect_success();
-    let truth = outcome.truth.take().expect("asked for");
+    let (truth, how) = fed(folder.path(), "record --engine pmu -o t.numatrace");
     let trace = folder.path().join("t.numatrace");
-    let report = agrees(&trace, &truth, &outcome.how);
+    let report = agrees(&trace, &truth, &how);
     assert_eq!(report["recording"]["engine"], "pmu");
     assert_eq!(report["recording"]["is_simulated"], true, "nothing here is of real hardware");
     let notes = report["recording"]["notes"].as_array().expect("notes");
@@ -152,4 +156,42 @@ fn the_pmu_engine_reads_emulated_samples_from_rings_in_the_guest() {
     assert_eq!(meta["events"]["lost_records"], 0, "{}", meta["events"]);
     let text = run(&[Path::new("report"), &trace, Path::new("--matrix")]).succeeded().stdout;
     assert!(text.contains("emulated") && !text.contains("real hardware"), "{text}");
+}
+
+/// The same samples as `stat` sees them while the program runs: by node and in all, against the exact counts.
+#[test]
+fn stat_tells_local_accesses_by_emulated_samples() {
+    if !numapilot_lab::wanted("stat_tells_local_accesses_by_emulated_samples") {
+        return;
+    }
+    let folder = scratch();
+    let (truth, how) = fed(folder.path(), "stat --json -o s.json");
+    let stat: Value = serde_json::from_slice(&fs::read(folder.path().join("s.json")).expect("a file")).expect("JSON");
+    let samples = number(&stat, "/samples/samples");
+    assert_eq!(stat["samples"]["lost"], 0, "{}", stat["samples"]);
+    let exact = exact(&truth);
+    let all: f64 = exact.iter().flatten().sum();
+    let within = |told: f64, exact: f64, count: f64| {
+        // Four standard errors of a share among so many samples.
+        let error = 4.0 * (exact * (1.0 - exact) / count).sqrt();
+        eprintln!("{how}: {told:.4} by {count:.0} samples, {exact:.4} exactly, {error:.4} allowed");
+        (told - exact).abs() <= error.max(1e-9)
+    };
+    let local = (0..NODES).map(|node| exact[node][node]).sum::<f64>() / all;
+    let told = &stat["metrics"]["local_access_ratio"];
+    assert_eq!((&told["source"], &told["estimate"]), (&"samples (EMULATED PMU)".into(), &true.into()), "{told}");
+    assert!(within(number(told, "/value"), local, samples));
+    assert!(number(&stat, "/metrics/memory_latency_cycles/value") > 0.0, "{}", stat["metrics"]);
+    let rate = |node: usize, what: &str| number(&stat, &format!("/nodes/{node}/sampled/{what}_per_s"));
+    let rates: f64 = (0..NODES).map(|node| rate(node, "local") + rate(node, "remote")).sum();
+    for (node, row) in exact.iter().enumerate() {
+        assert_eq!(rate(node, "unknown"), 0.0, "every page's home is told");
+        let of_node: f64 = row.iter().sum();
+        let told = rate(node, "local") + rate(node, "remote");
+        assert!(within(told / rates, of_node / all, samples), "node {node}");
+        if of_node > 0.0 {
+            assert!(within(rate(node, "local") / told, row[node] / of_node, samples * of_node / all), "node {node}");
+        }
+    }
+    assert!(stat["notes"].to_string().contains("emulated"), "{}", stat["notes"]);
 }

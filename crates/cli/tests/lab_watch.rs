@@ -166,3 +166,43 @@ fn stat_and_maps_agree_with_the_kernel_and_numastat_to_the_page() {
         end.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
 }
+
+/// A container with two CPUs and one node: everything shows the machine as it is and says what is its own, and only that is measured.
+#[test]
+fn a_cpuset_sees_the_machine_and_measures_its_own_part() {
+    if !numapilot_lab::wanted("topo, stat, top and measure in a cpuset") {
+        return;
+    }
+    let script = format!(
+        "set -e; mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups; echo +cpuset > /tmp/groups/cgroup.subtree_control
+        mkdir /tmp/groups/box; echo 2-3 > /tmp/groups/box/cpuset.cpus; echo 1 > /tmp/groups/box/cpuset.mems
+        echo $$ > /tmp/groups/box/cgroup.procs
+        echo '== topo'; {BINARY} topo --json
+        echo '== stat'; {BINARY} stat --system --for 20ms --json
+        echo '== measure'; {BINARY} measure --json --quiet --size 256KiB --for 1s --only latency
+        {BINARY} top --interval 50ms --keys 2 --size 120x50 --snapshot /tmp/top.svg
+        echo '== top'; cat /tmp/top.svg"
+    );
+    let lab = Lab::new(Topology::symmetric(NODES));
+    let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    let seen = Seen { stdout: &outcome.stdout, how: format!("{}: {}", outcome.how, outcome.stderr) };
+    let how = &seen.how;
+    assert_eq!(seen.json("topo")["nodes"].as_array().map(Vec::len), Some(NODES), "{how}");
+    let stat = seen.json("stat");
+    let cpus: Vec<Option<u64>> =
+        stat["nodes"].as_array().expect("nodes").iter().map(|node| node["cpus"].as_u64()).collect();
+    assert_eq!(cpus, [Some(2); NODES], "{how}");
+    let notes = stat["notes"].to_string();
+    assert!(notes.contains("CPUs 2-3 and memory of node 1 only"), "{notes} ({how})");
+    let measured = seen.json("measure");
+    let latencies = measured["latency"].as_array().expect("cells");
+    assert!(!latencies.is_empty(), "{how}");
+    for cell in latencies {
+        assert_eq!((&cell["from"], &cell["target"]["node"]), (&1.into(), &1.into()), "{cell} ({how})");
+        assert!(cell["cpu"] == 2 || cell["cpu"] == 3, "{cell} ({how})");
+    }
+    let screen = seen.part("top");
+    for node in 0..NODES {
+        assert!(screen.contains(&format!("node\u{a0}{node}")), "no node {node} on the screen ({how}): {screen}");
+    }
+}

@@ -97,10 +97,15 @@ fn snapshot(source: &mut dyn Source, arguments: &TopArgs, palette: Palette) -> S
     for key in arguments.keys.chars() {
         app.input(if key == '\r' || key == '\n' { Input::Enter } else { Input::Key(key) });
     }
-    // What was opened by the keys has not been looked at yet.
-    if app.detail().is_some() {
-        look(&mut app, true);
-    }
+    // What was opened by the keys has not been looked at yet, and those who are asked about it take their time.
+    let more = if app.detail().is_none() {
+        0
+    } else if is_live {
+        SNAPSHOT_LOOKS + 1
+    } else {
+        1
+    };
+    (0..more).for_each(|_| look(&mut app, true));
     let (columns, rows) = arguments.size;
     top::picture(&mut app, palette, columns, rows)
 }

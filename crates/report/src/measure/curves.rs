@@ -5,6 +5,11 @@ use numapilot_measure::Results;
 use super::plot::{Axis, Line, Scale, draw};
 use super::{gb_per_s, ns, origin, spread_words};
 
+/// A round value, without what binary fractions add to it.
+fn tick(value: f64) -> String {
+    format!("{}", (value * 1e6).round() / 1e6)
+}
+
 pub fn svg(results: &Results) -> Option<String> {
     let points = || results.loaded.iter().flat_map(|curve| &curve.points);
     let most = points().map(|point| point.bytes_per_s / 1e9).fold(0.0, f64::max);
@@ -12,16 +17,9 @@ pub fn svg(results: &Results) -> Option<String> {
     if most <= 0.0 {
         return None;
     }
-    let across = Axis {
-        scale: Scale::Linear(most * 1.05),
-        title: "GB/s moved by all, chase included".to_owned(),
-        words: |value| format!("{value}"),
-    };
-    let up = Axis {
-        scale: Scale::Linear(highest * 1.1),
-        title: "ns per load (median)".to_owned(),
-        words: |value| format!("{value}"),
-    };
+    let across =
+        Axis { scale: Scale::Linear(most * 1.05), title: "GB/s moved by all, chase included".to_owned(), words: tick };
+    let up = Axis { scale: Scale::Linear(highest * 1.1), title: "ns per load (median)".to_owned(), words: tick };
     let lines: Vec<Line> = results
         .loaded
         .iter()
@@ -48,7 +46,11 @@ pub fn svg(results: &Results) -> Option<String> {
         Some((full / idle, curve.from, curve.target.clone(), idle, full))
     });
     let (_, from, target, idle, full) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let finding =
-        format!("node {from} to {target} rises most: from {} ns idle to {} ns at its highest", ns(idle), ns(full));
+    let finding = match full > idle {
+        true => {
+            format!("node {from} to {target} rises most: from {} ns idle to {} ns at its highest", ns(idle), ns(full))
+        }
+        false => format!("no latency rises; node {from} to {target} has {} ns idle", ns(idle)),
+    };
     Some(draw("Latency under load", &finding, &origin(results), (&across, &up), &lines, &[]))
 }

@@ -136,19 +136,28 @@ fn between((low, high): (f64, f64), words: fn(f64) -> String) -> String {
 /// The kernel that stands for reading in pictures of bandwidth, and what was measured of it.
 const SHOWN_KERNEL: Kernel = Kernel::Read;
 
-/// Every disturbance that is worth a remark, grouped by what was measured, and what else limits the figures.
-fn remarks(results: &Results) -> Vec<String> {
-    let mut out = results.notes.clone();
+/// Whether nothing disturbed any figure.
+fn is_quiet(results: &Results) -> bool {
+    groups(results).iter().flat_map(|(_, figures)| figures).all(|figure| figure.disturbance.remarks().is_empty())
+}
+
+/// All figures, by what was measured.
+fn groups(results: &Results) -> [(&'static str, Vec<&Figure>); 5] {
     let steps = results.caches.iter().flat_map(|stairs| &stairs.points);
     let loads = results.loaded.iter().flat_map(|curve| &curve.points);
-    let groups: [(&str, Vec<&Figure>); 5] = [
+    [
         ("latency", results.latency.iter().map(|cell| &cell.ns).collect()),
         ("cache steps", steps.map(|point| &point.ns).collect()),
         ("bandwidth", results.bandwidth.iter().map(|cell| &cell.bytes_per_s).collect()),
         ("latency under load", loads.map(|point| &point.ns).collect()),
         ("hand-off", results.handoff.iter().map(|cell| &cell.ns).collect()),
-    ];
-    for (what, figures) in groups {
+    ]
+}
+
+/// Every disturbance that is worth a remark, grouped by what was measured, and what else limits the figures.
+fn remarks(results: &Results) -> Vec<String> {
+    let mut out = results.notes.clone();
+    for (what, figures) in groups(results) {
         let disturbed: Vec<&&Figure> =
             figures.iter().filter(|figure| !figure.disturbance.remarks().is_empty()).collect();
         let Some(worst) = disturbed.iter().map(|figure| figure.disturbance).reduce(|a, b| a.and(&b)) else { continue };

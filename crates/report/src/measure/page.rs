@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Results};
 
 use super::text::limits;
-use super::{Picture, gb_per_s, origin, remarks, spread_words, svg};
+use super::{Picture, gb_per_s, is_quiet, origin, remarks, spread_words, svg};
 use crate::pen::escape;
 use crate::plain_page;
 
@@ -13,16 +13,21 @@ use crate::plain_page;
 #[must_use]
 pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
     let mut out = String::new();
+    let remarks = remarks(results);
+    if !is_quiet(results) {
+        out.push_str("<p><strong>Other work disturbed some of these figures</strong>: what to know about them stands at the end.</p>\n");
+    }
     for picture in Picture::ALL {
         if let Some(svg) = svg(picture, results) {
-            let _ = write!(out, "<h2>{}</h2>\n<figure>{svg}</figure>\n", escape(picture.title()));
+            // Each picture has its title in it.
+            let _ = writeln!(out, "<figure>{svg}</figure>");
         }
     }
     bandwidths(&mut out, results);
     if let Some(calibration) = calibration {
         fit(&mut out, calibration);
     }
-    plain_page::notes(&mut out, &remarks(results));
+    plain_page::notes(&mut out, &remarks);
     plain_page::page("What this machine can do", &format!("{}.", origin(results)), &out)
 }
 

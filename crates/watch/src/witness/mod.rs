@@ -83,6 +83,13 @@ impl Witnesses {
     }
 }
 
+impl Drop for Witnesses {
+    fn drop(&mut self) {
+        // The thread may be at work still; it ends with the process.
+        self.scratch.close();
+    }
+}
+
 fn start(scratch: Scratch) -> Option<(SyncSender<Question>, Receiver<Testimony>)> {
     let (questions, asked) = sync_channel::<Question>(1);
     let (answers, answered) = sync_channel(1);

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -31,42 +32,54 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Objects kept for the screen.
 const AREAS_MAX: usize = 200;
 
-/// A folder in which tables are made, gone with the last of its clones.
+/// Where tables are made: a folder at a time, gone with the next one, or when it is closed.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch(Arc<Mutex<Folder>>);
 
 #[derive(Debug, Default)]
-struct Folder(Option<PathBuf>);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        self.clear();
-    }
+struct Folder {
+    path: Option<PathBuf>,
+    is_closed: bool,
 }
 
 impl Folder {
     fn clear(&mut self) {
-        if let Some(folder) = self.0.take() {
+        if let Some(folder) = self.path.take() {
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
 impl Scratch {
+    fn lock(&self) -> MutexGuard<'_, Folder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A fresh folder of this user's alone.
     fn fresh(&self) -> io::Result<PathBuf> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        self.clear();
+        let mut folder = self.lock();
+        folder.clear();
+        if folder.is_closed {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("numapilot-{}-{number}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(folder.clone());
-        Ok(folder)
+        let path = std::env::temp_dir().join(format!("numapilot-{}-{number}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        folder.path = Some(path.clone());
+        Ok(path)
     }
 
-    /// Removes it.
-    pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Removes what is there.
+    fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// Removes what is there, and makes no more.
+    pub fn close(&self) {
+        let mut folder = self.lock();
+        folder.clear();
+        folder.is_closed = true;
     }
 }
 

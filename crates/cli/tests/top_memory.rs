@@ -1,0 +1,143 @@
+//! An opened process in `top`: its hottest memory by samples, its objects while it is recorded, and what a `balance` that looks after it has seen. Each of them
+//! real: events of this kernel, a recording that goes on, a loop with a control socket.
+
+mod common;
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use common::*;
+
+const SOURCE: &str = include_str!("programs/again.c");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that ends with the value: its input does.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let began = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn program(folder: &Path) -> PathBuf {
+    build_plain(folder, "again", SOURCE, &["-g", "-O1"])
+}
+
+/// The number that the program has written by now.
+fn number_in(file: &Path) -> u32 {
+    let began = Instant::now();
+    loop {
+        if let Ok(text) = std::fs::read_to_string(file) {
+            return text.trim().parse().expect("a number");
+        }
+        assert!(began.elapsed() < PATIENCE, "the program does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The screen's text with this process opened, `o` pressed so often; tried until it holds `words`, or for a while.
+fn opened(folder: &Path, pid: u32, options: &[&str], words: &str) -> String {
+    let picture = folder.join("top.svg");
+    let began = Instant::now();
+    loop {
+        let mut command = numapilot(&["top", "--interval", "700ms", "--size", "110x40", "--keys"]);
+        command.arg(format!("/{pid}\r\r")).args(options).arg("--snapshot").arg(&picture);
+        finish(&mut command).succeeded();
+        let text = std::fs::read_to_string(&picture).expect("the picture").replace('\u{a0}', " ");
+        if text.contains(words) || began.elapsed() > PATIENCE {
+            return text;
+        }
+    }
+}
+
+fn faults_can_be_sampled() -> bool {
+    let ran = run(&["stat", "--json", "--", "true"]);
+    let value: serde_json::Value = serde_json::from_str(&ran.stderr).expect("JSON");
+    if value["samples"].is_null() {
+        eprintln!("skipped: {}", value["notes"]);
+    }
+    !value["samples"].is_null()
+}
+
+#[test]
+fn the_hottest_memory_of_a_process_is_told_by_its_faults() {
+    if !faults_can_be_sampled() {
+        return;
+    }
+    let folder = scratch();
+    let file = folder.path().join("pid");
+    let _running = Running::start(Command::new(program(folder.path())).arg(&file));
+    let pid = number_in(&file);
+    let screen = opened(folder.path(), pid, &[], "sampled page faults");
+    assert!(screen.contains("memory, by sampled page faults"), "{screen}");
+    assert!(screen.contains("first touches"), "it says what faults are: {screen}");
+    // The block is a mapping of its own, and nearly all faults are on it.
+    let row = screen
+        .lines()
+        .find(|line| line.contains("local") && line.contains("anonymous"))
+        .unwrap_or_else(|| panic!("{screen}"));
+    let share: f64 = row
+        .split('>')
+        .nth(1)
+        .and_then(|text| text.split('%').next()?.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{row}"));
+    assert!(share > 80.0, "{share} % in {row}");
+}
+
+#[test]
+fn objects_are_told_while_a_recording_runs() {
+    if !faults_can_be_sampled() {
+        return;
+    }
+    let folder = scratch();
+    let (file, trace) = (folder.path().join("pid"), folder.path().join("running.numatrace"));
+    let mut command = numapilot(&["record", "--quiet", "--engine", "fault", "-o"]);
+    let running = Running::start(command.arg(&trace).arg("--").arg(program(folder.path())).arg(&file));
+    let pid = number_in(&file);
+    let screen = opened(folder.path(), pid, &[], "hot_block");
+    assert!(screen.contains("objects, by page faults, of the recording running.numatrace"), "{screen}");
+    assert!(screen.contains("hot_block (again.c:"), "{screen}");
+    assert!(!trace.join("meta.json").exists(), "the recording is left as it is");
+    drop(running);
+    let report = run(&["report".as_ref(), trace.as_os_str()]).succeeded().stdout;
+    assert!(report.contains("hot_block"), "{report}");
+}
+
+#[test]
+fn what_balance_has_seen_is_told_through_its_socket() {
+    if !faults_can_be_sampled() {
+        return;
+    }
+    let folder = scratch();
+    let (file, socket) = (folder.path().join("pid"), folder.path().join("control"));
+    let _running = Running::start(Command::new(program(folder.path())).arg(&file));
+    let pid = number_in(&file);
+    let mut command = numapilot(&["balance", "--dry-run", "--pid", &pid.to_string(), "--control"]);
+    let mut balance = command.arg(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let socket = socket.to_string_lossy().into_owned();
+    let screen = opened(folder.path(), pid, &["--socket", &socket], "has seen");
+    let ended = balance.try_wait();
+    let _ = balance.kill();
+    let _ = balance.wait();
+    assert!(matches!(ended, Ok(None)), "balance has ended: {ended:?}");
+    assert!(screen.contains("memory, by what `balance` has seen"), "{screen}");
+    assert!(screen.contains("Hinting faults of the hottest stretches"), "{screen}");
+}
