@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::task;
 use numapilot_machine::NodeId;
 use numapilot_report::units;
 use numapilot_sources::live::open::Scope;
@@ -27,6 +28,8 @@ use crate::witness::balancing::Balanced;
 const MAPS_SHARE: u32 = 200;
 /// Mappings kept for the screen.
 const AREAS_MAX: usize = 200;
+/// Events that are opened for one process: more take time and descriptors.
+const EVENTS_MAX: usize = 4096;
 
 /// What is kept between looks.
 pub struct Memory {
@@ -123,7 +126,11 @@ fn closest<'a>(
         return Ok(sampler);
     }
     if close.as_ref().is_none_or(|(of, _)| *of != pid) {
-        let opened = Sampler::open(&Scope::Processes(vec![pid]), live.machine(), Sampling::AccessesOrFaults);
+        // An event for each thread and CPU; for many of them, one for each CPU does, of which others' samples are passed over.
+        let threads = task::threads_of(pid).map_or(0, |threads| threads.len());
+        let is_small = threads * live.machine().online_cpu_count() <= EVENTS_MAX;
+        let scope = if is_small { Scope::Processes(vec![pid]) } else { Scope::System };
+        let opened = Sampler::open(&scope, live.machine(), Sampling::AccessesOrFaults);
         let opened = opened.map_err(|error| format!("Its page faults cannot be sampled: {error}."));
         *close = Some((pid, opened.and_then(|sampler| sampler.ok_or_else(String::new))));
     }

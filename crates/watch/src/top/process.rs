@@ -25,6 +25,8 @@ use crate::figures::AreaFigures;
 
 /// Nodes that get a column of their own.
 const NODE_COLUMNS: usize = 4;
+/// Columns up to the end of an area's bar.
+const BAR_END: u16 = 18;
 /// Rows that notes take at most.
 const NOTE_ROWS: usize = 4;
 
@@ -111,7 +113,9 @@ fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mu
         let at = Rect { y: list.y + (row - offset) as u16, height: 1, ..list };
         area_line(figures, &nodes, usize::from(list.width), palette).render(at, buffer);
         if row == app.selected {
-            buffer.set_style(at, palette.chosen());
+            // A bar that is reversed shows what it does not mean.
+            let bar_end = if figures.share.is_some() { BAR_END.min(at.width) } else { 0 };
+            buffer.set_style(Rect { x: at.x + bar_end, width: at.width - bar_end, ..at }, palette.chosen());
         }
     }
     if view.areas.is_empty() {
