@@ -36,7 +36,7 @@ const SLICES: u32 = 8;
 /// A process that slept when it was first read is read again after so many refreshes.
 const FIRST_REST: u32 = 16;
 /// Numbers given out since the last refresh that are tried one by one; threads have numbers as well.
-const TRIED_MAX: u32 = 512;
+const TRIED_MAX: u32 = 256;
 /// Refreshes between two lists of /proc, where something was started.
 const LIST_EVERY: u32 = 16;
 /// A line of the kernel's is shorter.
