@@ -168,7 +168,7 @@ fn samples_are_told_by_node_and_labelled() {
     }
     let source = value["samples"]["source"].as_str().expect("a source");
     assert!(source.contains("page faults") || source.contains("PMU"), "{source}");
-    assert!(value["samples"]["samples"].as_u64().is_some_and(|count| count > 10), "{}", value["samples"]);
+    assert!(value["samples"]["samples"].as_u64().is_some_and(|count| count > 0), "{}", value["samples"]);
     let rate = |node: &Value| {
         ["local", "remote", "unknown"].map(|what| number(node, &format!("/sampled/{what}_per_s"))).iter().sum::<f64>()
     };

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
@@ -37,7 +38,7 @@ use crate::sampled::level;
 const RING_BYTES: usize = 256 << 10;
 /// Samples per second and CPU; of the whole machine there are many CPUs.
 const ACCESSES_HZ: u32 = 500;
-const FAULTS_HZ: u32 = 2000;
+const FAULTS_HZ: u32 = 5000;
 const SYSTEM_HZ: u32 = 100;
 /// Pages whose node is asked for at one look.
 const ASKED_MAX: usize = 4096;
@@ -73,6 +74,12 @@ pub struct Seen {
     pub latency_cycles: Option<u32>,
     /// Accesses (faults) that it stands for.
     pub weight: u64,
+}
+
+/// A rate, or the greatest that this kernel takes: it lowers that by itself where sampling took too long.
+fn allowed(rate_hz: u32) -> u32 {
+    let most = sysctl::number("kernel.perf_event_max_sample_rate").and_then(|most| u32::try_from(most).ok());
+    rate_hz.min(most.unwrap_or(rate_hz)).max(1)
 }
 
 /// A sample whose page's node is to be asked for.
@@ -124,7 +131,7 @@ impl Glimpse {
         let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
         let is_system = *scope == Scope::System;
         let wanted = PmuOptions {
-            pace: Pace::PerSecond(if is_system { SYSTEM_HZ } else { ACCESSES_HZ }),
+            pace: Pace::PerSecond(allowed(if is_system { SYSTEM_HZ } else { ACCESSES_HZ })),
             least_latency: 0,
             l3_misses_only: false,
             max_stack: 0,
@@ -154,7 +161,7 @@ impl Glimpse {
     /// Page faults: those of the kernel on behalf of the programs too, where this user may see them.
     fn faults(scope: &Scope, machine: &Machine) -> Result<Glimpse, SourceError> {
         let open = |user_only| {
-            let rate_hz = if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ };
+            let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
             let requests = [EventRequest::some_page_faults(user_only, rate_hz)];
             let set = EventSet::open(&requests, scope, RingSize { bytes: RING_BYTES })?;
             Ok(Glimpse::new(Kind::Faults, set, &requests, machine, Vec::new()))
