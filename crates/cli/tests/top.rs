@@ -15,6 +15,7 @@ use std::process::Command;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -208,7 +209,11 @@ fn signals_and_suspension_leave_the_terminal_as_it_was() {
     session.wait_for("numapilot top");
     session.signal(libc::SIGTSTP);
     session.wait("the screen given back", |screen| !screen.alternate_screen());
-    // A stopped process writes nothing; its terminal is as it was.
+    // A stopped process writes nothing; its terminal is as it was. (The screen goes back a moment before its settings do.)
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while settings(&session.terminal) != session.before && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(settings(&session.terminal), session.before);
     session.signal(libc::SIGCONT);
     session.wait("the screen taken again", vt100::Screen::alternate_screen);

@@ -24,8 +24,10 @@ const BISECTIONS: usize = 40;
 /// Most accesses that a thread of the model keeps outstanding (the machine model's bound).
 const OUTSTANDING_MAX: f64 = 1000.0;
 const THINK_MAX_NS: f64 = 1e6;
-/// A line on a link with its header over the line itself: model files' default message.
-const WITH_HEADER: f64 = (LINE_BYTES + 8.0) / LINE_BYTES;
+/// A request, or a line's header: model files' default message.
+const MESSAGE_BYTES: f64 = 8.0;
+/// A line on a link with its header over the line itself.
+const WITH_HEADER: f64 = (LINE_BYTES + MESSAGE_BYTES) / LINE_BYTES;
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// A bandwidth and how it is known.
@@ -161,10 +163,12 @@ fn least_controller(calibration: &Calibration, to: NodeId) -> f64 {
     latencies.map(|(_, (ns, _))| 2.0 * LINE_BYTES * 1e9 / ns).fold(0.0, f64::max)
 }
 
-/// The same of a link, with the request that goes before the line.
+/// The same of a link, with the request that goes before the line. It carries the answers of one direction and the requests of the other, so the
+/// shorter of both latencies decides.
 fn least_link(calibration: &Calibration, from: NodeId, to: NodeId) -> f64 {
-    let ns = calibration.latency_ns.get(&(from, to)).map_or(f64::INFINITY, |(ns, _)| *ns);
-    2.0 * (LINE_BYTES + 16.0) * 1e9 / ns
+    let ways = [(from, to), (to, from)];
+    let latencies = ways.iter().filter_map(|way| calibration.latency_ns.get(way));
+    latencies.map(|(ns, _)| 2.0 * (WITH_HEADER * LINE_BYTES + MESSAGE_BYTES) * 1e9 / ns).fold(0.0, f64::max)
 }
 
 /// The highest rate of reads of one pair.
@@ -212,7 +216,8 @@ fn fit_controller(
             calibration.links.insert((from, to), limit);
         }
     };
-    let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to));
+    let link = if from == to { 0.0 } else { least_link(calibration, from, to) / WITH_HEADER };
+    let least = highest(results, to).unwrap_or(0.0).max(least_controller(calibration, to)).max(link);
     search(machine, results, curve, calibration, least, &at)
 }
 

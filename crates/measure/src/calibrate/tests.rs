@@ -125,6 +125,30 @@ fn a_memory_that_was_not_filled_is_an_estimate() {
     assert!(controller.bytes_per_s > 2.5e9, "at least what was seen: {controller:?}");
 }
 
+/// Make sure that latencies which nobody would believe (a machine whose emulator is busy elsewhere) end in a model that holds together all the same.
+#[test]
+fn whatever_was_measured_makes_a_model() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let without_cpus =
+        TWO.replace("[[nodes]]\nids = [0, 1]\ncpus = [\"0-7\", \"8-15\"]", "[[nodes]]\nids = [0]\ncpus = [\"0-7\"]");
+    let second = "[[nodes]]\nids = [1]\nsource = \"made up\"\nmemory_gib = { value = 64, source = \"made up\" }\n\
+        memory_bandwidth_gb_per_s = { value = 40, source = \"made up\" }\n[traffic]";
+    let far = Machine::from_model_text(&without_cpus.replacen("[traffic]", second, 1), "far").expect("a model");
+    for machine in [truth, far] {
+        let results = measured(&machine, 3, 4.0);
+        for round in 0..24_u32 {
+            let mut odd = results.clone();
+            for (index, cell) in odd.latency.iter_mut().enumerate() {
+                // From 2 ns to 2 us, each cell its own.
+                let power = (round * 7 + index as u32 * 5) % 13;
+                cell.ns = figure(2.0 * 10_f64.powf(f64::from(power) / 4.0));
+            }
+            let found = calibrate(&machine, &odd).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(found.latency_ns.len(), odd.latency.len());
+        }
+    }
+}
+
 #[test]
 fn a_pair_that_is_missing_is_named() {
     let truth = Machine::from_model_text(TWO, "two").expect("a model");
