@@ -1,0 +1,128 @@
+//! Figures: estimates with their intervals, statistics over a filter, the report and its drill-down.
+
+use numapilot_flows::{Filter, Named};
+use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
+use numapilot_report::json;
+use numapilot_report::text::{self, Look};
+use pyo3::prelude::*;
+use serde_json::{Value, json as value};
+
+use crate::shown::PyDocument;
+use crate::trace::Opened;
+
+/// Slices of program time and stretches of pages in a drill-down, as the command line has them.
+const TIME_SLICES: usize = 32;
+const PAGE_STRETCHES: usize = 16;
+/// Rows of objects in a text.
+const ROWS: usize = 10;
+
+/// A figure with its 95 % interval; a point where nothing was left out.
+#[pyclass(name = "Estimate", module = "numapilot", frozen, get_all)]
+#[derive(Clone, Copy)]
+pub struct PyEstimate {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<Estimate> for PyEstimate {
+    fn from(estimate: Estimate) -> PyEstimate {
+        PyEstimate { value: estimate.value, low: estimate.low, high: estimate.high }
+    }
+}
+
+#[pymethods]
+impl PyEstimate {
+    fn __float__(&self) -> f64 {
+        self.value
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{} [{}, {}]", self.value, self.low, self.high)
+    }
+}
+
+/// Figures over some accesses. Shares lie between 0 and 1.
+#[pyclass(name = "Statistics", module = "numapilot", frozen, get_all)]
+pub struct PyStatistics {
+    samples: u64,
+    remote_samples: u64,
+    write_samples: u64,
+    accesses: PyEstimate,
+    remote: PyEstimate,
+    writes: PyEstimate,
+    share: PyEstimate,
+}
+
+#[pymethods]
+impl PyStatistics {
+    fn __repr__(&self) -> String {
+        let percent = |estimate: &PyEstimate| {
+            let half = (estimate.high - estimate.low) / 2.0;
+            format!("{:.1} ± {:.1} %", 100.0 * estimate.value, 100.0 * half)
+        };
+        let (remote, writes, share) = (percent(&self.remote), percent(&self.writes), percent(&self.share));
+        let (accesses, samples) = (self.accesses.value, self.samples);
+        format!(
+            "<Statistics: {accesses:.0} accesses ({samples} samples), {share} of all, {remote} remote, {writes} writes>"
+        )
+    }
+}
+
+/// Over what the filter lets pass.
+pub fn statistics(opened: &Opened, filter: &Filter) -> PyStatistics {
+    let found = Statistics::of(opened, filter);
+    PyStatistics {
+        samples: found.samples,
+        remote_samples: found.remote_samples,
+        write_samples: found.write_samples,
+        accesses: found.accesses.into(),
+        remote: found.remote.into(),
+        writes: found.writes.into(),
+        share: found.share.into(),
+    }
+}
+
+/// The overview, whole or filtered.
+pub fn report(opened: &Opened, filter: Filter, top: usize) -> PyDocument {
+    let analysis = opened.analysis(filter);
+    let headline = analysis.headline();
+    let machine = opened.machine.as_ref();
+    let links = machine.map(|machine| link_traffic(&analysis.matrix(), machine, headline.totals.duration.0).0);
+    let mut data = json::overview(&opened.heading, &analysis, &links.unwrap_or_default(), top);
+    if let Some(touches) = analysis.touches() {
+        data["page_faults"] = value!(touches);
+    }
+    PyDocument::new(data, in_words(opened, &analysis))
+}
+
+/// What a notebook shows of a trace.
+pub fn overview(opened: &Opened) -> PyDocument {
+    PyDocument::new(Value::Null, in_words(opened, &opened.analysis(Filter::default())))
+}
+
+fn in_words(opened: &Opened, analysis: &Analysis<'_>) -> String {
+    let look = Look::default();
+    let head = match analysis.touches() {
+        Some(touches) => text::touches(&touches, analysis.nodes()),
+        None => text::headline(&analysis.headline(), analysis.nodes(), look),
+    };
+    let objects = text::objects(&analysis.sites(), analysis.nodes(), ROWS, look);
+    [head, text::heading(&opened.heading, look), objects].join("\n")
+}
+
+/// What a name stands for, in detail; `None`: no sampled access to it.
+pub fn detail(opened: &Opened, filter: Filter, named: &[Named]) -> Option<PyDocument> {
+    let analysis = opened.analysis(filter);
+    let mut details = Vec::new();
+    let mut texts = Vec::new();
+    for name in named {
+        let found = match name {
+            Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
+            Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
+        }?;
+        texts.push(text::object(&found, opened, analysis.nodes(), ROWS, Look::default()));
+        details.push(value!(found));
+    }
+    Some(PyDocument::new(value!({ "objects": details }), texts.join("\n")))
+}

@@ -1,0 +1,45 @@
+//! The Python package's native half: traces as flows, tables, figures, findings and predictions. `numapilot/` beside this has the rest: the
+//! package's names, its stubs. `docs/python.md` is the way in.
+//!
+//! What every function keeps: nothing panics across the border; errors are exceptions with a code and a message; long work lets other threads of Python go
+//! on; a closed trace raises. Locks are held only by threads that hold Python's own, or tried and not waited for, so a fork leaves the child with working
+//! objects.
+
+mod border;
+mod figures;
+mod filter;
+mod flow;
+mod machine;
+mod predict;
+mod rows;
+mod shown;
+mod table;
+mod trace;
+
+use pyo3::prelude::*;
+
+/// The module `numapilot._native`.
+#[pymodule]
+#[pyo3(name = "_native")]
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("Error", module.py().get_type::<border::Error>())?;
+    module.add("ClosedError", module.py().get_type::<border::ClosedError>())?;
+    module.add_class::<trace::PyTrace>()?;
+    module.add_class::<rows::PyObject>()?;
+    module.add_class::<rows::PySite>()?;
+    module.add_class::<rows::PyThread>()?;
+    module.add_class::<rows::PyProcess>()?;
+    module.add_class::<rows::PyFrame>()?;
+    module.add_class::<rows::PyRows>()?;
+    module.add_class::<flow::PyAccess>()?;
+    module.add_class::<flow::PyFlow>()?;
+    module.add_class::<table::PyTable>()?;
+    module.add_class::<figures::PyEstimate>()?;
+    module.add_class::<figures::PyStatistics>()?;
+    module.add_class::<shown::PyDocument>()?;
+    module.add_class::<shown::PyPicture>()?;
+    module.add_class::<machine::PyMachine>()?;
+    module.add_function(wrap_pyfunction!(trace::open, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::machines, module)?)
+}

@@ -1,0 +1,92 @@
+//! What is predicted: findings with the gains of their fixes, and what other homes would gain. Everything here says so.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use numapilot_flows::Filter;
+use numapilot_machine::Machine;
+use numapilot_report::findings;
+use numapilot_report::simulation::{Prediction, prediction};
+use numapilot_report::text::Look;
+use numapilot_simulator::whatif::{Question, Wish};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::border::{Code, detached, error};
+use crate::shown::PyDocument;
+use crate::trace::Opened;
+
+/// Named patterns with their fixes and prices.
+pub fn findings(opened: &Opened) -> PyDocument {
+    let analysis = opened.analysis(Filter::default());
+    let machine = opened.machine.as_ref();
+    let found = analysis.findings(machine);
+    let data = findings::json(&found, opened, machine);
+    PyDocument::new(data, findings::text(&found, opened, machine, true, Look::default()))
+}
+
+/// The program with other homes for some objects.
+pub fn whatif(
+    py: Python<'_>,
+    opened: &Opened,
+    homes: &Bound<'_, PyDict>,
+    machine: Option<Machine>,
+    seed: u64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<PyDocument> {
+    let mut wishes = Vec::new();
+    for (name, place) in homes {
+        let text = format!("{}={}", name.extract::<String>()?, place.extract::<String>()?);
+        let wish = Wish::read(opened, &text).map_err(|why| error(Code::BadArgument, format!("{text:?}: {why}")))?;
+        wishes.push(wish);
+    }
+    let question = Question { trace: opened.path.clone(), wishes, machine, seed };
+    let steps = Steps::new(py, "predicting", progress)?;
+    let asked = detached(py, || question.ask(&|share| steps.tell(share)))?;
+    steps.end()?;
+    let answer = asked.map_err(|why| error(Code::Model, why.to_string()))?;
+    let found = Prediction::of(&question.wishes, &answer);
+    Ok(PyDocument::new(found.json(), prediction(&found, Look::default())))
+}
+
+/// How far long work is: told to a function of Python, or to people on standard error, or to nobody.
+struct Steps {
+    what: &'static str,
+    callback: Option<Py<PyAny>>,
+    to_people: bool,
+    failed: Mutex<Option<PyErr>>,
+}
+
+impl Steps {
+    /// `progress`: a function of the share that is done, True for text on standard error, or None.
+    fn new(py: Python<'_>, what: &'static str, progress: Option<Py<PyAny>>) -> PyResult<Steps> {
+        let asked = progress.filter(|progress| !progress.is_none(py));
+        let flag = asked.as_ref().and_then(|asked| asked.extract::<bool>(py).ok());
+        let callback = asked.filter(|_| flag.is_none());
+        if callback.as_ref().is_some_and(|callback| !callback.bind(py).is_callable()) {
+            let why = "progress is a function of the share that is done (0 to 1), True or None";
+            return Err(pyo3::exceptions::PyTypeError::new_err(why));
+        }
+        Ok(Steps { what, callback, to_people: flag == Some(true), failed: Mutex::new(None) })
+    }
+
+    /// Called without Python's lock, from any thread.
+    fn tell(&self, share: f64) {
+        if self.to_people {
+            let _ = write!(std::io::stderr(), "\rnumapilot: {} {:.0} %", self.what, 100.0 * share);
+        }
+        let Some(callback) = &self.callback else { return };
+        let failed = Python::attach(|py| callback.call1(py, (share,)).err());
+        if let (Some(failed), Ok(mut first)) = (failed, self.failed.lock()) {
+            first.get_or_insert(failed);
+        }
+    }
+
+    /// What the function raised is raised where the work was asked for.
+    fn end(self) -> PyResult<()> {
+        if self.to_people {
+            let _ = writeln!(std::io::stderr());
+        }
+        self.failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    }
+}

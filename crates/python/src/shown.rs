@@ -1,0 +1,164 @@
+//! What notebooks and terminals show: documents (data for programs, text for people) and pictures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use numapilot_flows::{Filter, Named};
+use numapilot_report::export::Export;
+use numapilot_report::pictures::{View, svg};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use serde::Serialize;
+
+use crate::border::{Code, detached, error};
+use crate::trace::Opened;
+
+/// Python's form of what serialises to JSON.
+pub fn as_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(value).map_err(|why| error(Code::Internal, why.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// An answer: `data` for programs, text for people.
+#[pyclass(name = "Document", module = "numapilot", frozen)]
+pub struct PyDocument {
+    value: serde_json::Value,
+    text: String,
+    data: PyOnceLock<Py<PyAny>>,
+}
+
+impl PyDocument {
+    pub fn new(value: serde_json::Value, text: String) -> PyDocument {
+        PyDocument { value, text, data: PyOnceLock::new() }
+    }
+
+    pub fn to_html(&self) -> String {
+        format!("<pre>{}</pre>", escaped(&self.text))
+    }
+}
+
+#[pymethods]
+impl PyDocument {
+    /// Dictionaries and lists, numbers and texts.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let made = self.data.get_or_try_init(py, || as_python(py, &self.value).map(Bound::unbind))?;
+        Ok(made.bind(py).clone())
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.data(py)?.get_item(key)
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.data(py)?.contains(key)
+    }
+
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.data(py)?.call_method0("keys")
+    }
+
+    fn __str__(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.text
+    }
+
+    fn _repr_html_(&self) -> String {
+        self.to_html()
+    }
+}
+
+/// A picture.
+#[pyclass(name = "Picture", module = "numapilot", frozen)]
+pub struct PyPicture {
+    #[pyo3(get)]
+    svg: String,
+}
+
+impl PyPicture {
+    pub fn draw(
+        py: Python<'_>,
+        opened: &Opened,
+        view: &str,
+        object: Option<&str>,
+        mut filter: Filter,
+    ) -> PyResult<PyPicture> {
+        let known = || View::ALL.map(View::word).join(", ");
+        let unknown = || error(Code::NotFound, format!("no picture is called {view:?}; there are: {}", known()));
+        let view = View::from_word(view).ok_or_else(unknown)?;
+        let mut scope = if filter.is_empty() { String::new() } else { "filtered".to_owned() };
+        if let Some(name) = object {
+            match opened.named(name)?.as_slice() {
+                [Named::Site(site)] => filter.site = Some(*site),
+                [Named::Object(object)] => filter.object = Some(*object),
+                several => {
+                    let numbers = several.iter().map(|named| match named {
+                        Named::Site(site) => format!("S{}", site.0),
+                        Named::Object(object) => object.0.to_string(),
+                    });
+                    let numbers: Vec<String> = numbers.collect();
+                    let why =
+                        format!("{name:?}: several have that name, and a picture shows one: {}", numbers.join(", "));
+                    return Err(error(Code::BadArgument, why));
+                }
+            }
+            scope = format!("object {name}{}{scope}", if scope.is_empty() { "" } else { ", " });
+        }
+        let drawn = detached(py, || {
+            let analysis = opened.analysis(filter);
+            let export = Export { heading: &opened.heading, analysis: &analysis, machine: opened.machine.as_ref() };
+            svg(view, &export, &scope).map_err(|why| error(Code::BadArgument, why.to_string()))
+        })?;
+        Ok(PyPicture { svg: drawn? })
+    }
+}
+
+#[pymethods]
+impl PyPicture {
+    /// Writes it; the file appears whole or not at all.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        detached(py, || write(&path, &self.svg))?
+            .map_err(|why| error(Code::Io, format!("{}: cannot be written: {why}", path.display())))
+    }
+
+    fn __str__(&self) -> &str {
+        &self.svg
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<numapilot.Picture, {} bytes of SVG>", self.svg.len())
+    }
+
+    fn _repr_svg_(&self) -> &str {
+        &self.svg
+    }
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Text that a page shows as it is: names come from programs, and may be hostile.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A table of a page.
+pub fn html_table(names: &[&str], rows: &[Vec<String>]) -> String {
+    let line = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
+        let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let head = line("th", &mut names.iter().copied());
+    let body: String = rows.iter().map(|row| line("td", &mut row.iter().map(String::as_str))).collect();
+    format!("<table><thead>{head}</thead><tbody>{body}</tbody></table>")
+}

@@ -1,0 +1,307 @@
+//! Traces: opening, closing, and everything that is asked of one.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numapilot_flows::{Filter, Named, Trace};
+use numapilot_insight::Analysis;
+use numapilot_machine::Machine;
+use numapilot_report::Heading;
+use numapilot_trace::ids::StackId;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::border::{Code, closed, detached, error, flow_error};
+use crate::figures::{self, PyStatistics};
+use crate::filter::filter_of;
+use crate::flow::PyFlow;
+use crate::machine::PyMachine;
+use crate::predict;
+use crate::rows::{PyFrame, PyRows, Rows};
+use crate::shown::{PyDocument, PyPicture, as_python};
+use crate::table::{PyTable, Source};
+
+/// A trace in memory, with what every figure needs beside it.
+pub struct Opened {
+    trace: Trace,
+    pub path: PathBuf,
+    pub machine: Option<Machine>,
+    pub heading: Heading,
+}
+
+impl Deref for Opened {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+impl Opened {
+    /// The part that a filter lets pass.
+    pub fn analysis(&self, filter: Filter) -> Analysis<'_> {
+        Analysis::on(&self.trace, self.machine.as_ref(), filter)
+    }
+
+    /// Everything that a name stands for, as the command line understands it.
+    pub fn named(&self, name: &str) -> PyResult<Vec<Named>> {
+        self.trace.objects_named(name).map_err(|why| error(Code::NotFound, format!("{name:?}: {why}")))
+    }
+}
+
+/// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder.
+#[pyfunction]
+pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<PyTrace> {
+    let opened = detached(py, || Opened::open(&path))?.map_err(|found| flow_error(&path, &found))?;
+    Ok(PyTrace { held: Mutex::new(Some(Arc::new(opened))) })
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Opened, numapilot_flows::FlowError> {
+        let trace = Trace::open(path)?;
+        let machine = trace.machine();
+        let heading = Heading::of(path, &trace, machine.as_ref());
+        Ok(Opened { trace, path: path.to_path_buf(), machine, heading })
+    }
+}
+
+/// An open trace.
+#[pyclass(name = "Trace", module = "numapilot", frozen, weakref)]
+pub struct PyTrace {
+    held: Mutex<Option<Arc<Opened>>>,
+}
+
+impl PyTrace {
+    fn opened(&self) -> PyResult<Arc<Opened>> {
+        // Only taken by threads that hold Python's lock, and for no longer than a copy takes: nobody waits, and no fork finds it taken.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
+    fn rows(&self, rows: Rows) -> PyResult<PyRows> {
+        Ok(PyRows { opened: self.opened()?, rows })
+    }
+}
+
+#[pymethods]
+impl PyTrace {
+    /// Closes the trace. Objects, flows and streams that were handed out keep what they need.
+    fn close(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(held);
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close();
+    }
+
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.opened().is_err()
+    }
+
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
+        Ok(self.opened()?.path.clone())
+    }
+
+    /// meta.json: what is known about the recording as a whole.
+    #[getter]
+    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        as_python(py, self.opened()?.meta())
+    }
+
+    #[getter]
+    fn losses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        as_python(py, self.opened()?.losses())
+    }
+
+    #[getter]
+    fn engine(&self) -> PyResult<String> {
+        Ok(self.opened()?.meta().engine.clone())
+    }
+
+    #[getter]
+    fn command(&self) -> PyResult<Vec<String>> {
+        Ok(self.opened()?.meta().command.clone())
+    }
+
+    #[getter]
+    fn is_simulated(&self) -> PyResult<bool> {
+        Ok(self.opened()?.meta().simulated)
+    }
+
+    #[getter]
+    fn duration_ns(&self) -> PyResult<u64> {
+        Ok(self.opened()?.meta().duration_ns)
+    }
+
+    #[getter]
+    fn line_sampling(&self) -> PyResult<u64> {
+        Ok(self.opened()?.line_sampling())
+    }
+
+    #[getter]
+    fn nodes(&self) -> PyResult<Vec<u16>> {
+        let opened = self.opened()?;
+        let analysis = opened.analysis(Filter::default());
+        Ok(analysis.nodes().iter().map(|node| node.0).collect())
+    }
+
+    #[getter]
+    fn machine(&self) -> PyResult<Option<PyMachine>> {
+        Ok(self.opened()?.machine.clone().map(PyMachine::new))
+    }
+
+    /// Sampled accesses.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.opened()?.accesses().len())
+    }
+
+    /// A trace without accesses is still one.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    #[getter]
+    fn objects(&self) -> PyResult<PyRows> {
+        self.rows(Rows::Objects)
+    }
+
+    #[getter]
+    fn sites(&self) -> PyResult<PyRows> {
+        self.rows(Rows::Sites)
+    }
+
+    #[getter]
+    fn threads(&self) -> PyResult<PyRows> {
+        self.rows(Rows::Threads)
+    }
+
+    #[getter]
+    fn processes(&self) -> PyResult<PyRows> {
+        self.rows(Rows::Processes)
+    }
+
+    /// A call stack's functions, innermost first, inlined ones before those that they were inlined into.
+    fn stack(&self, number: u32) -> PyResult<Vec<PyFrame>> {
+        let opened = self.opened()?;
+        if number as usize >= opened.stack_count() {
+            return Err(error(Code::NotFound, format!("the trace has no stack {number}")));
+        }
+        let locations = opened.stack(StackId(number)).iter();
+        Ok(locations.flat_map(|&location| PyFrame::all_at(opened.location(location))).collect())
+    }
+
+    /// The functions at a code address.
+    fn location(&self, number: u32) -> PyResult<Vec<PyFrame>> {
+        let opened = self.opened()?;
+        let found = opened.locations().get(number as usize);
+        let location = found.ok_or_else(|| error(Code::NotFound, format!("the trace has no location {number}")))?;
+        Ok(PyFrame::all_at(location).collect())
+    }
+
+    /// Accesses in order of program time, those that the filter lets pass.
+    #[pyo3(signature = (**filter))]
+    fn flow(&self, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyFlow> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        Ok(PyFlow::new(opened, filter))
+    }
+
+    /// The same in bulk, as an Arrow stream.
+    #[pyo3(signature = (columns = None, **filter))]
+    fn accesses(&self, columns: Option<Vec<String>>, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyTable> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        PyTable::new(Source::Accesses { opened, filter, columns })
+    }
+
+    /// A table of the trace as it lies on disk, as an Arrow stream.
+    fn table(&self, name: String) -> PyResult<PyTable> {
+        let folder = self.opened()?.path.clone();
+        PyTable::new(Source::Table { folder, name })
+    }
+
+    /// Figures over what the filter lets pass, with their 95 % intervals.
+    #[pyo3(signature = (**filter))]
+    fn statistics(&self, py: Python<'_>, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyStatistics> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        detached(py, || figures::statistics(&opened, &filter))
+    }
+
+    /// The report, as `numapilot report --json` has it.
+    #[pyo3(signature = (top = 20, **filter))]
+    fn report(&self, py: Python<'_>, top: usize, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyDocument> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        detached(py, || figures::report(&opened, filter, top))
+    }
+
+    /// One object in detail (a name, "S3" for a site, "17" for an instance), as `numapilot report --object NAME --json` has it.
+    #[pyo3(signature = (name, **filter))]
+    fn detail(&self, py: Python<'_>, name: &str, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyDocument> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        let named = opened.named(name)?;
+        detached(py, || figures::detail(&opened, filter, &named))?
+            .ok_or_else(|| error(Code::NotFound, format!("{name:?}: no sampled access to it (with these filters)")))
+    }
+
+    /// What is wrong, on what evidence, and what a fix would gain (predicted).
+    fn findings(&self, py: Python<'_>) -> PyResult<PyDocument> {
+        let opened = self.opened()?;
+        detached(py, || predict::findings(&opened))
+    }
+
+    /// What other homes for some objects would gain (predicted): `whatif({"block": "interleave"})`.
+    #[pyo3(signature = (homes, *, machine = None, seed = 1, progress = None))]
+    fn whatif(
+        &self,
+        py: Python<'_>,
+        homes: &Bound<'_, PyDict>,
+        machine: Option<&PyMachine>,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<PyDocument> {
+        let opened = self.opened()?;
+        predict::whatif(py, &opened, homes, machine.map(|machine| machine.machine().clone()), seed, progress)
+    }
+
+    /// A picture of the report: traffic, matrix, objects, timeline, pages, flame or imbalance.
+    #[pyo3(signature = (view = "traffic", *, object = None, **filter))]
+    fn picture(
+        &self,
+        py: Python<'_>,
+        view: &str,
+        object: Option<&str>,
+        filter: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyPicture> {
+        let opened = self.opened()?;
+        let filter = filter_of(&opened, filter)?;
+        PyPicture::draw(py, &opened, view, object, filter)
+    }
+
+    fn __repr__(&self) -> String {
+        match self.opened() {
+            Ok(opened) => {
+                let (accesses, objects, threads) =
+                    (opened.accesses().len(), opened.objects().len(), opened.threads().len());
+                let path = opened.path.display();
+                format!("<numapilot.Trace {path}: {accesses} samples, {objects} objects, {threads} threads>")
+            }
+            Err(_) => "<numapilot.Trace, closed>".to_owned(),
+        }
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let opened = self.opened()?;
+        detached(py, || figures::overview(&opened).to_html())
+    }
+}

@@ -1,0 +1,110 @@
+//! The package as Python sees it: the library that cargo has just made, beside the package's Python files, under pytest (`tests/python`), on made-up traces of
+//! every kind and on recordings; and what the generic scripts in C say of the same traces, for Python's to be compared with.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use numapilot_fixtures::{Kind, Size, write};
+
+const SCRIPTS: [&str; 8] =
+    ["remote", "types", "pattern", "first-touch", "handover", "read-only", "false-sharing", "allocator-only"];
+
+fn must(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error} (`tools/setup test`)"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
+    output.stdout
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// What cargo has made of these sources, beside this test; the newest of that name.
+fn made(prefix: &str, suffix: &str) -> PathBuf {
+    let test = env::current_exe().expect("this test's path");
+    let entries = test.ancestors().skip(1).take(2).flat_map(|folder| fs::read_dir(folder).expect("read").flatten());
+    let found = entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(prefix) && name.ends_with(suffix)
+    });
+    let newest = found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).expect("a time"));
+    newest.unwrap_or_else(|| panic!("cargo makes {prefix}*{suffix} before it runs this"))
+}
+
+/// The virtual environment of `tools/setup test`, with everything that the package is tested with.
+fn python() -> PathBuf {
+    let mut setup = Command::new(root().join("tools/python"));
+    let said = must(setup.arg("test"));
+    PathBuf::from(String::from_utf8(said).expect("a path").trim_end())
+}
+
+/// The package: Python's files, and the library under the name that they import.
+fn install_package(site: &Path) {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/numapilot");
+    must(Command::new("cp").arg("-r").arg(package).arg(site));
+    fs::copy(made("libnumapilot_native", ".so"), site.join("numapilot/_native.abi3.so")).expect("copied");
+}
+
+/// The C scripts, installed as their users have them.
+fn install_c_scripts(scratch: &Path) -> PathBuf {
+    let prefix = scratch.join("prefix");
+    let mut make = Command::new("make");
+    make.args(["--no-print-directory", "-C"]).arg(root().join("crates/capi")).arg("install");
+    make.arg(format!("OUT={}", scratch.join("capi").display())).arg(format!("PREFIX={}", prefix.display()));
+    must(make.arg(format!("ARCHIVE={}", made("libnumapilot_capi", ".a").display())));
+    let out = scratch.join("scripts");
+    let mut make = Command::new("make");
+    make.args(["--no-print-directory", "-C"]).arg(root().join("scripts")).arg(format!("OUT={}", out.display()));
+    must(make.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    out
+}
+
+/// Small traces of every kind, and recordings.
+fn make_traces(folder: &Path) -> Vec<PathBuf> {
+    fs::create_dir(folder).expect("made");
+    for kind in Kind::ALL {
+        let size = kind.size();
+        let size = Size { accesses: size.accesses.min(6000), objects: size.objects.min(400), ..size };
+        write(kind, &size, &folder.join(format!("{}.numatrace", kind.word()))).expect("a trace");
+    }
+    for name in ["mg", "facerec", "streamcluster", "psearchy", "webserver"] {
+        let name = format!("{name}.numatrace");
+        must(Command::new("cp").arg("-r").arg(root().join("testdata/traces").join(&name)).arg(folder));
+    }
+    let mut traces: Vec<PathBuf> = fs::read_dir(folder).expect("read").flatten().map(|entry| entry.path()).collect();
+    traces.sort();
+    traces
+}
+
+/// What the C scripts say of each trace, in `tables`.
+fn run_c_scripts(programs: &Path, traces: &[PathBuf], tables: &Path) {
+    fs::create_dir(tables).expect("made");
+    for trace in traces {
+        let stem = trace.file_stem().expect("a name").to_string_lossy();
+        for script in SCRIPTS {
+            let said = must(Command::new(programs.join(script)).arg(trace));
+            fs::write(tables.join(format!("{stem}-{script}.csv")), said).expect("written");
+        }
+    }
+}
+
+#[test]
+fn the_package_and_the_generic_scripts() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let site = scratch.path().join("site");
+    fs::create_dir(&site).expect("made");
+    install_package(&site);
+    let traces = make_traces(&scratch.path().join("traces"));
+    let tables = scratch.path().join("tables");
+    run_c_scripts(&install_c_scripts(scratch.path()), &traces, &tables);
+    let mut pytest = Command::new(python());
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root().join("crates/python/tests/python"));
+    pytest.env("PYTHONPATH", &site).env("PYTHONDONTWRITEBYTECODE", "1");
+    pytest.env("NUMAPILOT_TEST_TRACES", scratch.path().join("traces")).env("NUMAPILOT_TEST_C_TABLES", &tables);
+    let said = must(&mut pytest);
+    eprintln!("{}", String::from_utf8_lossy(&said));
+}
