@@ -32,6 +32,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::PyProcess>()?;
     module.add_class::<rows::PyFrame>()?;
     module.add_class::<rows::PyRows>()?;
+    module.add_class::<rows::PyRowsIterator>()?;
     module.add_class::<flow::PyAccess>()?;
     module.add_class::<flow::PyFlow>()?;
     module.add_class::<table::PyTable>()?;

@@ -1,6 +1,7 @@
 //! Objects, sites, threads and processes, as sequences of rows that are looked at where they lie.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_flows::{Filter, Location, Object, Process, Site, SiteId, Thread};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
@@ -71,6 +72,10 @@ impl PyRows {
         self.row(py, index as usize)
     }
 
+    fn __iter__(this: Py<Self>) -> PyRowsIterator {
+        PyRowsIterator { rows: this, next: AtomicUsize::new(0) }
+    }
+
     fn __repr__(&self) -> String {
         let what = match self.rows {
             Rows::Objects => "objects",
@@ -79,6 +84,31 @@ impl PyRows {
             Rows::Processes => "processes",
         };
         format!("<{} {what} of {}>", self.len(), self.opened.path.display())
+    }
+}
+
+/// Rows in turn.
+#[pyclass(name = "RowsIterator", module = "numapilot", frozen)]
+pub struct PyRowsIterator {
+    rows: Py<PyRows>,
+    next: AtomicUsize,
+}
+
+#[pymethods]
+impl PyRowsIterator {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let rows = self.rows.get();
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        if index >= rows.len() {
+            // Stays at the end, however often it is asked.
+            self.next.store(rows.len(), Ordering::Relaxed);
+            return Ok(None);
+        }
+        rows.row(py, index).map(Some)
     }
 }
 

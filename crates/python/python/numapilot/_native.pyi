@@ -2,38 +2,42 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from types import TracebackType
-from typing import Any, Generic, Literal, SupportsIndex, TypedDict, TypeVar, Union, final, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, final, overload
+
+from .typing import Filter, Kind, Progress, TrafficClass, View, Where
 
 if sys.version_info >= (3, 11):
     from typing import Self, Unpack
 else:
     from typing_extensions import Self, Unpack
 
+__all__ = [
+    "Access",
+    "ClosedError",
+    "Document",
+    "Error",
+    "Estimate",
+    "Flow",
+    "Frame",
+    "Machine",
+    "Object",
+    "Picture",
+    "Process",
+    "Rows",
+    "RowsIterator",
+    "Site",
+    "Statistics",
+    "Table",
+    "Thread",
+    "Trace",
+    "__version__",
+    "machines",
+    "open",
+]
+
 __version__: str
-
-Kind = Literal["static", "heap", "anonymous", "allocator", "file", "section", "stack", "shared", "unknown"]
-View = Literal["traffic", "matrix", "objects", "timeline", "pages", "flame", "imbalance"]
-Progress = Union[Callable[[float], object], bool, None]
-
-class Filter(TypedDict, total=False):
-    """Conditions on accesses; all that are given must hold, and None is none."""
-
-    time: tuple[int | None, int | None] | None
-    """From, and before which."""
-    thread: int | None
-    process: int | None
-    object: int | None
-    site: int | None
-    kind: Kind | None
-    node: int | None
-    """Node of the CPU that made the access."""
-    home: int | None
-    """Node of the memory."""
-    write: bool | None
-    remote: bool | None
-    """Accesses of unknown home are neither."""
 
 class Error(Exception):
     """What went wrong: `code` is one of numapilot.Code, the text says the rest."""
@@ -60,7 +64,14 @@ class Rows(Generic[_Row]):
     def __getitem__(self, key: SupportsIndex, /) -> _Row: ...
     @overload
     def __getitem__(self, key: slice, /) -> list[_Row]: ...
-    def __iter__(self) -> Iterator[_Row]: ...
+    def __iter__(self) -> RowsIterator[_Row]: ...
+
+@final
+class RowsIterator(Iterator[_Row]):
+    """Rows in turn."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _Row: ...
 
 @final
 class Trace:
@@ -130,7 +141,7 @@ class Trace:
     ) -> Document:
         """What other homes for some objects would gain: `whatif({"block": "interleave"})`. Predicted. Homes: interleave, bind:N, replicate, users, local,
         first-touch; {"processes": "pin"} pins each process to a node. `progress`: a function of the share that is done, or True for text on stderr."""
-    def picture(self, view: View = "traffic", *, object: str | None = None, **filter: Unpack[Filter]) -> Picture:
+    def picture(self, view: View = "traffic", *, object: str | None = None, **filter: Unpack[Where]) -> Picture:
         """A picture of the report."""
     def _repr_html_(self) -> str: ...
 
@@ -385,20 +396,6 @@ class Picture:
         """Writes it; the file appears whole or not at all."""
     def _repr_svg_(self) -> str: ...
 
-class TrafficClass(TypedDict, total=False):
-    """Threads of one node that behave alike."""
-
-    node: int
-    """Needed."""
-    threads: float
-    outstanding: float
-    """Accesses that a thread keeps outstanding; 1 is a dependent chase."""
-    think_ns: float
-    """A thread's own work per access."""
-    reads: dict[int, float]
-    """Share of its accesses that read from each node's memory. With `writes` they sum to 1."""
-    writes: dict[int, float]
-
 @final
 class Machine:
     """A machine: its nodes, CPUs, memory and links."""
@@ -412,6 +409,6 @@ class Machine:
     def nodes(self) -> list[int]: ...
     @property
     def data(self) -> dict[str, Any]: ...
-    def traffic(self, classes: Sequence[TrafficClass], *, copies: Sequence[tuple[int, int, float]] = ()) -> Document:
+    def traffic(self, classes: Sequence[TrafficClass], *, copies: Sequence[tuple[int, int, float]] = ...) -> Document:
         """What the traffic model (docs/traffic-model.md) says of a load. Predicted. `copies`: (from node, to node, bytes per second). `path_ns` and
         `marginal_ns` are by the order of `nodes`."""

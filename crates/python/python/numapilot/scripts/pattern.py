@@ -50,6 +50,6 @@ def rows(trace: numapilot.Trace, object: str | None = None) -> Iterator[tuple[Ce
         else:
             sums.reads += access.weight
         sums.last_ns = access.time_ns
-    for key, of in sorted(groups.items(), key=lambda item: item[0]):
-        cells = (None if cell == _UNKNOWN else cell for cell in key)
+    for group, of in sorted(groups.items(), key=lambda item: item[0]):
+        cells = (None if cell == _UNKNOWN else cell for cell in group)
         yield *cells, of.samples, of.reads, of.writes, of.first_ns, of.last_ns

@@ -24,7 +24,7 @@ class Script(Protocol):
 
 def script(name: str) -> Script:
     """The module of a script."""
-    return importlib.import_module(f"{__package__}.{name.replace('-', '_')}")  # type: ignore[return-value]
+    return importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
 
 
 def ppm(part: int, whole: int) -> int | None:
