@@ -28,7 +28,8 @@ block = trace.sites[report["sites"][0]["key"]["site"]]
 # %% Why is it there? The first touch put it there, and others came later.
 for touch in map(lambda cells: dict(zip(first_touch.COLUMNS, cells)), first_touch.rows(trace)):
     if touch["site"] == block.number:
-        print(f"{block.name}: first touched in {touch['instances']} instance(s); {touch['later_ppm'] / 1e4:.1f} % of its accesses by later users")  # type: ignore[operator]
+        later = int(touch["later_ppm"] or 0) / 1e4
+        print(f"{block.name}: {touch['instances']} instance(s); {later:.1f} % of its accesses are by others than who came first")
 first = next(block.flow())
 print(f"thread {first.thread} on node {first.node} came first, after {first.time_ns / 1e6:.1f} ms")
 

@@ -1,4 +1,5 @@
-//! A stream of the C stream interface over anything that makes batches. Batches are made when they are asked for, by one thread at a time, as the interface says.
+//! A stream of the C stream interface over anything that makes batches. Batches are made when they are asked for, by one thread at a time, as the
+//! interface says.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;

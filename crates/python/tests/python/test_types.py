@@ -16,7 +16,10 @@ def run(*command):
 
 
 def test_stubs_are_what_the_module_has(tmp_path):
-    run("mypy.stubtest", "numapilot", "--ignore-disjoint-bases")
+    # An alias of several literals is a union to mypy, and none at run time.
+    known = tmp_path / "known"
+    known.write_text("numapilot.typing.Kind\nnumapilot.typing.View\n")
+    run("mypy.stubtest", "numapilot", "--ignore-disjoint-bases", "--allowlist", known)
 
 
 @pytest.mark.parametrize("what", ["scripts", "examples"])
