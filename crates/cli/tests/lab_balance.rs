@@ -67,7 +67,7 @@ fn pages_go_to_their_users() {
         let (output, _) = guest(folder.path(), kernel, &script);
         for policy in ["pilot", "carrefour"] {
             let last = placements(&output, policy).pop().expect("a placement");
-            let home = number(&last["in_own_quarter"]);
+            let home = number(&last["in_own_part"]);
             assert!(home * 10 >= 512 * 9, "{policy}: {home} of 512 pages are where they are used\n{output}");
         }
         assert_eq!(checksum(&output, "pilot"), checksum(&output, "carrefour"));
@@ -90,6 +90,33 @@ fn nothing_moves_for_programs_that_are_placed_well_or_do_nothing() {
     // Of a program that runs, a page of its stacks or libraries may move; of one that sleeps, none.
     let asleep = output.split("BEGIN sleep").nth(1).expect("the second");
     assert!(asleep.contains("pages: none moved"), "{output}");
+}
+
+#[test]
+fn what_everybody_uses_is_spread_and_many_processes_get_their_own() {
+    if !numapilot_lab::wanted("balance, shared memory and many processes") {
+        return;
+    }
+    let folder = scratch();
+    let run = |program: &str| {
+        format!(
+            "echo BEGIN {program}; $numapilot balance -q -- $moves {program} 2 3 0.5 2> e; echo status $?; echo END;\n"
+        )
+    };
+    let (output, _) = guest(folder.path(), Kernel::V6_12, &(run("shared") + &run("many")));
+    let shared = placements(&output, "shared");
+    let spread = |place: &Value| {
+        let on = place["on"].as_array().expect("counts");
+        on.iter().map(|count| number(count).min(512 / 4)).sum::<u64>()
+    };
+    assert_eq!(spread(&shared[0]), 128, "all on the first node\n{output}");
+    let settled: Vec<u64> = shared[shared.len() - 3..].iter().map(spread).collect();
+    assert!(settled.iter().all(|right| right * 10 >= 512 * 8), "{settled:?} of 512 pages\n{output}");
+    let many = placements(&output, "many");
+    let last = number(&many.last().expect("a placement")["in_own_part"]);
+    assert!(last * 10 >= 512 * 9, "{last} of 512 pages are with their processes\n{output}");
+    assert_eq!(checksum(&output, "shared"), checksum(&output, "many"));
+    assert_eq!(output.matches("status 0").count(), 2, "{output}");
 }
 
 #[test]

@@ -175,6 +175,12 @@ pub struct Counters {
     pub moved_bytes: u64,
     /// Nanoseconds spent in moving.
     pub moving_ns: u64,
+    /// Processor nanoseconds spent in asking the policy.
+    #[serde(default)]
+    pub deciding_ns: u64,
+    /// Processor nanoseconds spent before the first look: opening events, learning the machine, taking memory for probes.
+    #[serde(default)]
+    pub starting_ns: u64,
     /// Threads moved.
     pub threads_moved: u64,
     /// Comparisons after which changes were kept.

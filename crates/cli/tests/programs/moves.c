@@ -1,13 +1,14 @@
 /*
- * Programs for the pilot to look after, one process each: what its threads do with memory that node 0 touched first is known, and so is where that memory
- * belongs. Each prints one line when it is ready and, at its end, where its pages are (move_pages without targets) and a checksum that must not depend on that.
+ * Programs for the pilot to look after: what their threads do with memory that node 0 touched first is known, and so is where that memory belongs. Each
+ * prints one line when it is ready and, at its end, where its pages are (move_pages without targets) and a checksum that must not depend on that.
  *
- *   moves PROGRAM MIB SECONDS [EVERY]
- *   remote    each node's thread reads and writes a quarter of its own
+ *   moves PROGRAM MIB SECONDS [EVERY]       one thread per node; MOVES_HUGE asks for huge pages, MOVES_MARK for marks around the second half
+ *   remote    each node's thread reads and writes a part of its own
  *   shared    every node's thread writes all of it
  *   phases    node 1's thread uses it, then node 2's, in turns of a third of the time
  *   handover  node 0's thread fills it again and again, node 2's reads it (producer and consumer)
  *   nothing   each node's thread uses what it touched itself
+ *   many      as remote, by a process per node
  *   sleep     nobody does anything
  *   churn     maps, touches, unmaps and forks all the time
  *   locked    as remote, in locked memory
@@ -22,20 +23,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { NODES = 4, PAGE = 4096, LINE = 64, BATCH = 1024 };
+/* Marks for the lab's plugin, where its header is at hand. */
+#if __has_include("mark.h")
+#include "mark.h"
+#else
+enum { NP_MARK_BEGIN, NP_MARK_END };
+#define np_mark(command, argument) (void)(command)
+#endif
+
+enum { NODES_MAX = 16, PAGE = 4096, HUGE = 2 << 20, LINE = 64, BATCH = 1024 };
 
 static char *memory;
 static size_t bytes;
+static int nodes, cpu_of[NODES_MAX];
+static pid_t workers[NODES_MAX]; /* of `many`: whose process a part is */
 static const char *program;
 static double seconds, every;
 static volatile int phase, stop, hurry;
 static pthread_barrier_t touched;
-static uint64_t sums[NODES];
+static uint64_t sums[NODES_MAX];
 
 static double now(void) {
     struct timespec t;
@@ -51,11 +63,23 @@ static void hasten(int signal) {
 
 static int is(const char *name) { return !strcmp(program, name); }
 
+/* Nodes with CPUs, each with its first one. */
+static void find_nodes(void) {
+    for (int node = 0; nodes < NODES_MAX; node++) {
+        char path[64];
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+        FILE *file = fopen(path, "r");
+        if (!file) return;
+        if (fscanf(file, "%d", &cpu_of[nodes]) == 1) nodes++;
+        fclose(file);
+    }
+}
+
 static void pin(int node) {
     if (getenv("MOVES_FREE")) return; /* wherever the scheduler or a daemon wants it */
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(node * 2, &set); /* two CPUs a node */
+    CPU_SET(cpu_of[node], &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0) fprintf(stderr, "moves: not pinned: %s\n", strerror(errno));
 }
 
@@ -77,7 +101,7 @@ static void fill(char *at, size_t length) {
 
 static void *work(void *argument) {
     int node = (int)(intptr_t)argument;
-    size_t part = bytes / NODES;
+    size_t part = bytes / (size_t)nodes;
     char *own = memory + part * (size_t)node;
     pin(node);
     if (is("nothing")) fill(own, part);
@@ -98,22 +122,64 @@ static void *work(void *argument) {
 }
 
 static void tell(double at) {
-    uint64_t on[NODES + 1] = {0}, home[NODES] = {0};
+    uint64_t on[NODES_MAX + 1] = {0}, home = 0;
     void *pages[BATCH];
     int status[BATCH];
+    size_t part = bytes / (size_t)nodes;
     for (size_t first = 0; first < bytes;) {
-        size_t count = 0, start = first;
-        for (; count < BATCH && first < bytes; count++, first += PAGE) pages[count] = memory + first;
-        if (syscall(SYS_move_pages, 0, count, pages, NULL, status, 0) != 0) break;
+        size_t owner = first / part, count = 0;
+        for (; count < BATCH && first < (owner + 1) * part; count++, first += PAGE) pages[count] = memory + first;
+        if (syscall(SYS_move_pages, workers[owner], count, pages, NULL, status, 0) != 0) break;
         for (size_t i = 0; i < count; i++) {
-            on[status[i] >= 0 && status[i] < NODES ? status[i] : NODES]++;
-            size_t quarter = (start + i * PAGE) / (bytes / NODES);
-            if (quarter < NODES && status[i] == (int)quarter) home[quarter]++;
+            on[status[i] >= 0 && status[i] < nodes ? status[i] : NODES_MAX]++;
+            home += status[i] == (int)owner;
         }
     }
-    printf("{\"at\": %.3f, \"pid\": %d, \"on\": [%lu, %lu, %lu, %lu], \"nowhere\": %lu, \"in_own_quarter\": %lu}\n", at, getpid(), on[0], on[1], on[2],
-           on[3], on[4], home[0] + home[1] + home[2] + home[3]);
+    printf("{\"at\": %.3f, \"pid\": %d, \"on\": [", at, getpid());
+    for (int node = 0; node < nodes; node++) printf("%s%lu", node ? ", " : "", on[node]);
+    printf("], \"nowhere\": %lu, \"in_own_part\": %lu}\n", on[NODES_MAX], home);
     fflush(stdout);
+}
+
+/* What processes of `many` share: how many are ready, what to do, and each one's sum. */
+enum { WAIT, GO, STOP, LEAVE };
+struct team {
+    int ready, order;
+    uint64_t sums[NODES_MAX];
+};
+static struct team *team;
+
+/* A process of `many`, born on node 0; it goes to its node once it has touched its part, and stays until the last look at where that is. */
+static int be_worker(int node) {
+    size_t part = bytes / (size_t)nodes;
+    char *own = memory + part * (size_t)node;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pin(0);
+    fill(own, part);
+    pin(node);
+    __atomic_fetch_add(&team->ready, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&team->order, __ATOMIC_SEQ_CST) == WAIT) usleep(1000);
+    while (__atomic_load_n(&team->order, __ATOMIC_SEQ_CST) == GO) use(own, part, 1);
+    team->sums[node] = use(own, part, 0);
+    __atomic_fetch_sub(&team->ready, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&team->order, __ATOMIC_SEQ_CST) != LEAVE) usleep(1000);
+    return 0;
+}
+
+static int start_workers(void) {
+    team = mmap(NULL, sizeof *team, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (team == MAP_FAILED) return 0;
+    for (int node = 0; node < nodes; node++) {
+        workers[node] = fork();
+        if (workers[node] < 0) return 0;
+        if (workers[node] == 0) _exit(be_worker(node));
+    }
+    while (__atomic_load_n(&team->ready, __ATOMIC_SEQ_CST) < nodes) usleep(1000);
+    return 1;
+}
+
+static void order(int what) {
+    if (team) __atomic_store_n(&team->order, what, __ATOMIC_SEQ_CST);
 }
 
 /* Address space that never stays as it is: what is ordered about it is out of date when it is carried out. */
@@ -148,27 +214,45 @@ int main(int count, char **words) {
     every = count > 4 ? atof(words[4]) : 0;
     signal(SIGUSR1, hasten);
     if (is("churn")) return churn(now() + seconds), 0;
-    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    find_nodes();
+    if (nodes == 0) return fprintf(stderr, "moves: no memory nodes in /sys\n"), 3;
+    memory = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 3;
+    memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
     madvise(memory, bytes, getenv("MOVES_HUGE") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     if (is("locked") && mlock(memory, bytes) != 0) return fprintf(stderr, "moves: mlock: %s\n", strerror(errno)), 3;
-    pthread_t threads[NODES];
-    pthread_barrier_init(&touched, NULL, NODES + 1);
-    for (intptr_t node = 0; node < NODES; node++)
+    pthread_t threads[NODES_MAX];
+    int crew = is("many") ? 0 : nodes;
+    if (crew == 0 && !start_workers()) return 3;
+    pthread_barrier_init(&touched, NULL, (unsigned)crew + 1);
+    for (intptr_t node = 0; node < crew; node++)
         if (pthread_create(&threads[node], NULL, work, (void *)node)) return 3;
     pthread_barrier_wait(&touched);
     fprintf(stderr, "moves: ready %d\n", getpid());
     tell(0);
     pthread_barrier_wait(&touched);
+    order(GO);
     double start = now(), next = every;
+    int marks = getenv("MOVES_MARK") != NULL;
     while (!hurry && now() - start < seconds) {
         usleep(20000);
         phase = (int)((now() - start) / (seconds / 3));
+        if (marks == 1 && now() - start >= seconds / 2) np_mark(NP_MARK_BEGIN, NULL), marks = 2;
         if (every > 0 && now() - start >= next) tell(now() - start), next += every;
     }
+    if (marks == 2) np_mark(NP_MARK_END, NULL);
     stop = 1;
-    for (int node = 0; node < NODES; node++) pthread_join(threads[node], NULL);
+    order(STOP);
+    for (int node = 0; node < crew; node++) pthread_join(threads[node], NULL);
+    while (team && __atomic_load_n(&team->ready, __ATOMIC_SEQ_CST) > 0) usleep(1000);
     tell(now() - start);
-    printf("checksum %lu\n", use(memory, bytes, 0));
-    return 0;
+    order(LEAVE);
+    uint64_t sum = team ? 0 : use(memory, bytes, 0);
+    int failed = 0, status = 0;
+    for (int node = 0; team && node < nodes; node++) {
+        sum += team->sums[node];
+        if (waitpid(workers[node], &status, 0) != workers[node] || status != 0) failed = 5;
+    }
+    printf("checksum %lu\n", sum);
+    return failed;
 }

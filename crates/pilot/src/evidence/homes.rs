@@ -26,7 +26,7 @@ impl Homes {
 
     /// Pages `first` to `end` (exclusive) lie on a node.
     pub fn set(&mut self, first: u64, end: u64, home: u8) {
-        if first >= end {
+        if first >= end || self.is_run(first, end, home) {
             return;
         }
         if self.runs.len() >= Self::MAX_RUNS && self.of(first).is_none() {
@@ -48,6 +48,12 @@ impl Homes {
             end = its_end;
         }
         self.runs.insert(first, (end, home));
+    }
+
+    /// Whether these pages are in one run on that node already.
+    fn is_run(&self, first: u64, end: u64, home: u8) -> bool {
+        let run = self.runs.range(..=first).next_back();
+        run.is_some_and(|(_, (its_end, its_home))| *its_home == home && end <= *its_end)
     }
 
     /// Nothing is known of pages `first` to `end` (exclusive): mapped anew, say.

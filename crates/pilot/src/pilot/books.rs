@@ -47,6 +47,7 @@ const TROUBLES_MAX: usize = 64;
 /// See the module.
 pub(super) struct Books {
     run: String,
+    uid: u32,
     policy: String,
     dry_run: bool,
     started_unix_ns: u64,
@@ -71,6 +72,7 @@ impl Books {
         let now = unix_ns();
         Books {
             run: format!("{:x}-{}", now / 1000, std::process::id()),
+            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
             policy: options.policy.clone(),
             dry_run: options.dry_run,
             started_unix_ns: now,
@@ -100,7 +102,7 @@ impl Books {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             pid: std::process::id(),
-            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            uid: self.uid,
             machine: machine.name().to_owned(),
             nodes: machine.nodes().iter().map(node).collect(),
             policy: self.policy.clone(),
@@ -130,8 +132,25 @@ impl Books {
         self.counters.observations
     }
 
-    pub fn moving_ns(&self) -> u64 {
-        self.counters.moving_ns
+    /// Samples that found no room among those that wait for a decision.
+    pub fn overlooked(&mut self, samples: u64) {
+        *self.losses.entry("samples that no decision saw").or_default() += samples;
+        self.counters.samples_lost += samples;
+    }
+
+    pub fn deciding(&mut self, took: Duration) {
+        self.counters.deciding_ns += took.as_nanos() as u64;
+    }
+
+    /// Everything is open: what that took.
+    pub fn begun(&mut self) {
+        self.counters.starting_ns = OwnUse::now(None).cpu_ns;
+    }
+
+    /// Orders that were out of date before they were carried out: so many pages are where they should go, so many are gone.
+    pub fn out_of_date(&mut self, there: u64, gone: u64) {
+        self.counters.pages.already_there += there;
+        self.counters.pages.gone += gone;
     }
 
     pub fn next_decision(&mut self) -> u64 {
@@ -151,15 +170,16 @@ impl Books {
         is_time
     }
 
-    pub fn looked(&mut self, elapsed: Duration, seen: &Seen, uses: &[Use]) {
+    pub fn looked(&mut self, elapsed: Duration, seen: &Seen, uses: &[Use], passed_over: u64) {
+        let faults = uses.len() as u64 + passed_over;
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let counters = &mut self.counters;
         counters.observations += 1;
-        counters.hint_faults += uses.len() as u64;
+        counters.hint_faults += faults;
         counters.samples_lost += seen.lost;
         *self.losses.entry("faults that found a ring full").or_default() += seen.lost;
         *self.losses.entry("records that could not be read").or_default() += seen.bad;
-        self.rates.hint_faults_per_s = uses.len() as f64 / seconds;
+        self.rates.hint_faults_per_s = faults as f64 / seconds;
         self.rates.moved_bytes_per_s = (counters.moved_bytes - self.moved_before) as f64 / seconds;
         self.moved_before = counters.moved_bytes;
         let local = uses.iter().filter(|used| used.from == used.home).count();
@@ -305,7 +325,7 @@ impl Pilot {
             v: status::VERSION,
             run: books.run.clone(),
             pid: std::process::id(),
-            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            uid: books.uid,
             started_unix_ns: books.started_unix_ns,
             unix_ns: unix_ns(),
             state: self.state,

@@ -1,11 +1,8 @@
 //! Looking: who is there, what they used, and where their pages are.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fs;
 
 use numapilot_kernel::KernelError;
-use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::task;
 
 use super::Pilot;
@@ -22,6 +19,11 @@ use crate::system::eyes::Seen;
 
 /// Pages asked after per look at most; the others' homes are the faulting threads' nodes until they are seen again.
 const ASKED_MAX: usize = 1 << 16;
+/// Of the pages that were used from where they are known to lie, one in so many is asked after: the kernel moves pages to who uses them, so it has no reason to
+/// move these.
+const ASKED_IF_LOCAL: u64 = 16;
+/// When decision after decision has brought nothing, one use in so many is weighed.
+const WEIGHED_IF_CALM: u64 = 4;
 /// Looks between two lists of a cgroup's or the system's processes.
 const LIST_EVERY: u64 = 10;
 
@@ -106,10 +108,14 @@ impl Pilot {
         seen
     }
 
-    /// Which faults are uses of pages that were there, and where those pages were. First touches only teach where pages are.
-    pub(super) fn uses(&mut self, faults: &[Fault]) -> Vec<Use> {
-        let mut uses = Vec::new();
-        let mut ask: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    /// Which faults are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches only teach
+    /// where pages are.
+    pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
+        let mut uses = Vec::with_capacity(faults.len());
+        let mut ask: Vec<(u32, u64)> = Vec::new();
+        let turn = self.books.looks() % ASKED_IF_LOCAL;
+        let weighed = if self.gate.is_calm() { WEIGHED_IF_CALM } else { 1 };
+        let mut passed_over = 0;
         for looked in self.targets.all.values_mut() {
             looked.samples = (0, 0);
             looked.hot.fade(self.interval.as_secs_f64());
@@ -119,9 +125,17 @@ impl Pilot {
             if fault.time_ns < looked.known_since_ns {
                 continue;
             }
-            ask.entry(fault.pid).or_default().insert(fault.page);
             let is_large = looked.is_huge(fault.page);
-            let Some(home) = looked.homes.of(fault.page) else {
+            let known = looked.homes.of(fault.page);
+            // Pages take turns, so that none is passed over again and again.
+            if known.is_some() && (fault.page + self.books.looks()) % weighed != 0 {
+                passed_over += 1;
+                continue;
+            }
+            if known != Some(fault.node as u8) || fault.page % ASKED_IF_LOCAL == turn {
+                ask.push((fault.pid, fault.page));
+            }
+            let Some(home) = known else {
                 looked.homes.set(fault.page, fault.page + 1, fault.node as u8);
                 continue;
             };
@@ -135,23 +149,26 @@ impl Pilot {
             looked.hot.saw(fault.page, usize::from(home) == fault.node);
             uses.push(used);
         }
+        ask.sort_unstable();
+        ask.dedup();
+        ask.truncate(ASKED_MAX);
         self.ask_homes(&ask);
-        uses
+        (uses, passed_over)
     }
 
     /// Where these pages are now: the kernel may have moved them at the fault.
-    fn ask_homes(&mut self, ask: &BTreeMap<u32, BTreeSet<u64>>) {
-        let mut query = PageQuery::new();
-        let mut left = ASKED_MAX;
-        for (pid, pages) in ask {
-            let Some(looked) = self.targets.all.get_mut(pid) else { continue };
-            let addresses: Vec<u64> = pages.iter().take(left).map(|page| page * 4096).collect();
-            left -= addresses.len();
-            let mut states = Vec::new();
-            if query.states(*pid, &addresses, &mut states).is_err() {
+    fn ask_homes(&mut self, ask: &[(u32, u64)]) {
+        let (mut addresses, mut states) = (Vec::new(), Vec::new());
+        for part in ask.chunk_by(|a, b| a.0 == b.0) {
+            let pid = part[0].0;
+            let Some(looked) = self.targets.all.get_mut(&pid) else { continue };
+            addresses.clear();
+            addresses.extend(part.iter().map(|(_, page)| page * 4096));
+            states.clear();
+            if self.query.states(pid, &addresses, &mut states).is_err() {
                 continue;
             }
-            for (address, state) in addresses.iter().zip(states) {
+            for (address, state) in addresses.iter().zip(&states) {
                 let home = state.node().and_then(|node| self.machine.node_index(node));
                 let page = address / 4096;
                 let (first, end) =

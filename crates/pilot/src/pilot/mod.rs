@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use numapilot_kernel::actuator::room::NodeMemory;
 use numapilot_kernel::actuator::room::Rooms;
+use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
@@ -25,6 +26,7 @@ pub use options::Options;
 pub use options::Tunables;
 pub use options::Who;
 
+use crate::allowance::Allowance;
 use crate::conductor::Conductor;
 use crate::event::Event;
 use crate::event::EvidenceSource;
@@ -32,8 +34,10 @@ use crate::event::Steered;
 use crate::event::Stop;
 use crate::event::Target;
 use crate::event::Trouble;
+use crate::evidence::gate::Gate;
 use crate::evidence::table::PageTable;
 use crate::harm::Harm;
+use crate::observe::Use;
 use crate::status::Command;
 use crate::status::State;
 use crate::status::Steering;
@@ -84,12 +88,19 @@ pub struct Pilot {
     settings: Settings,
     scanning: Scanning,
     table: PageTable,
+    gate: Gate,
+    /// What was seen since the last decision.
+    pending: Vec<Use>,
+    query: PageQuery,
     harm: Harm,
     books: Books,
     evidence: Vec<EvidenceSource>,
     rooms: Rooms,
     /// Each node's memory at the last look.
     memory: Vec<NodeMemory>,
+    /// Share of the running time by node: now, a running mean, and when much changed last.
+    runs_on: Vec<f64>,
+    ran_on: Vec<f64>,
     /// What came of the last decision's orders.
     outcomes: Vec<Outcome>,
     /// Pages (process, page, where they were) of the batch under judgement, and its decisions.
@@ -99,8 +110,15 @@ pub struct Pilot {
     undo_threads: Vec<ThreadMove>,
     started: Instant,
     last: Instant,
+    decided: Instant,
     interval: Duration,
+    /// Processor time of a look, a running mean; without what limits itself.
+    look_took: Duration,
+    /// What looks may still take before they become rarer.
+    look_allowance: Allowance,
     quiet: u32,
+    /// Looks since orders were carried out.
+    since_orders: u32,
     state: State,
     because: String,
     is_paused: bool,
@@ -140,6 +158,9 @@ impl Pilot {
         let nodes = machine.nodes().len();
         let mut pilot = Pilot {
             table: PageTable::new(nodes, options.table_pages),
+            gate: Gate::new(nodes),
+            pending: Vec::new(),
+            query: PageQuery::new(),
             harm: Harm::new(options.tunables.max_harm),
             scanning: Scanning::default(),
             books: Books::new(&options),
@@ -148,14 +169,20 @@ impl Pilot {
             evidence: Vec::new(),
             rooms: Rooms::default(),
             memory: vec![NodeMemory::default(); nodes],
+            runs_on: Vec::new(),
+            ran_on: Vec::new(),
             outcomes: Vec::new(),
             undo: Vec::new(),
             judged: Vec::new(),
             undo_threads: Vec::new(),
             started: Instant::now(),
             last: Instant::now(),
+            decided: Instant::now(),
             interval: options.tunables.interval,
+            look_took: Duration::ZERO,
+            look_allowance: Allowance::new(step::LOOK_ADVANCE, step::LOOK_SHARE),
             quiet: 0,
+            since_orders: 0,
             state: State::Starting,
             because: String::new(),
             is_paused: false,
@@ -214,6 +241,7 @@ impl Pilot {
         pids.into_iter().try_for_each(|pid| self.claim(pid, conductor).map_err(PilotError::Claimed))?;
         conductor.record(Event::Start(self.books.start(&self.machine, &self.options, &self.targets, &self.evidence)));
         self.begin_scanning(conductor);
+        self.books.begun();
         self.pace_scanning(conductor);
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! How fast the kernel's NUMA balancing unmaps pages: fast while there is something to gain, as the system has it otherwise. It is what makes faults
-//! tell of uses, so it is turned on for the run where it is off.
+//! How fast the kernel's NUMA balancing unmaps pages: fast while there is something to learn, as the system has it otherwise. It is what makes faults
+//! tell of uses, so it is turned on for the run where it is off. It also moves pages itself, those that several nodes use again and again: no faster than
+//! evidence needs it.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use crate::system::settings::SCAN_DELAY;
 use crate::system::settings::SCAN_PERIOD_MAX;
 use crate::system::settings::SCAN_PERIOD_MIN;
 
-/// Fast for so long after targets came or something was ordered.
+/// Fast for so long after targets came or something was ordered, at most: it ends when decision after decision brings nothing.
 const FAST_FOR: Duration = Duration::from_secs(4);
 /// Share of the time that may be fast, past the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
 const SHARE: f64 = 0.33;
@@ -89,8 +90,9 @@ impl Pilot {
         }
     }
 
-    /// There is something to learn: a new target, or orders.
+    /// There is something to learn: a new target, orders, or other threads that run.
     pub(super) fn want_evidence(&mut self) {
+        self.gate.stir();
         self.scanning.asked_at = Some(Instant::now());
     }
 
@@ -102,7 +104,7 @@ impl Pilot {
         let fast = self.scanning.fast + self.scanning.fast_since.map_or(Duration::ZERO, |since| since.elapsed());
         let allowed = ADVANCE + self.started.elapsed().mul_f64(SHARE);
         let asked = self.scanning.asked_at.is_some_and(|asked| asked.elapsed() < FAST_FOR);
-        let wants_fast = asked && fast < allowed && !self.is_paused;
+        let wants_fast = asked && fast < allowed && !self.is_paused && !self.gate.is_calm();
         if wants_fast == self.scanning.fast_since.is_some() {
             return;
         }

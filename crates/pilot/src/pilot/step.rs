@@ -27,8 +27,9 @@ use crate::harm::Judgement;
 use crate::observe;
 use crate::observe::Use;
 use crate::status::State;
-use crate::system::eyes::Seen;
+use crate::system::clock;
 use crate::system::hands::Done;
+use crate::system::targets::Looked;
 use crate::tell;
 
 /// Turns without evidence, running threads or orders, after which the loop looks less often.
@@ -37,12 +38,27 @@ const QUIET: u32 = 20;
 const SLOWEST: Duration = Duration::from_secs(2);
 /// Share of one CPU below which targets count as idle.
 const IDLE_SHARE: f64 = 0.02;
-/// A turn's own time is at most one part in so many of the interval; in the first seconds, when there is most to learn, in fewer.
-const OWN_SHARE: u32 = 100;
-const EAGER_SHARE: u32 = 5;
-const EAGER: Duration = Duration::from_secs(10);
+/// A look's own processor time is at most such a share of the time, once it has taken the advance (deciding, and looking at processes, have limits of their
+/// own).
+pub(super) const LOOK_SHARE: f64 = 0.004;
+pub(super) const LOOK_ADVANCE: Duration = Duration::from_secs(2);
+/// Weight of a look in the running mean of what looks take: 1 over this.
+const LOOK_WEIGHT: u32 = 8;
+/// Share of the running time that has gone to other nodes from which on it is a new phase.
+const RUNS_ELSEWHERE: f64 = 0.4;
+/// Weight of a look in the running mean of where threads run: 1 over this.
+const RUNS_WEIGHT: u32 = 4;
+/// Samples that wait for a decision at most.
+const PENDING_MAX: usize = 1 << 18;
+/// Looks between two looks at how much memory nodes have left.
+const ROOM_EVERY: u64 = 10;
+/// Looks without orders after which latencies are probed at every so-and-so-manieth look only.
+const PROBED_FOR: u32 = 50;
+const PROBE_EVERY: u64 = 10;
 /// By then a program that was started has made its threads, or some of them.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// Orders for one known page in so many are a change after which fresh evidence is wanted soon.
+const EVIDENCE_FOR: usize = 8;
 /// Turns between two sweeps of the table.
 const SWEEP_EVERY: u64 = 500;
 
@@ -51,38 +67,40 @@ impl Pilot {
     pub(super) fn step(&mut self, conductor: &mut dyn Conductor) {
         let elapsed = self.last.elapsed();
         self.last = Instant::now();
-        let moving_before = self.books.moving_ns();
+        let begun = clock::own_cpu();
         let seen = self.look_at_rings(conductor);
+        let before_targets = clock::own_cpu();
         self.look_at_targets(conductor);
+        let at_targets = clock::own_cpu().saturating_sub(before_targets);
         self.table.tick();
-        let uses = self.uses(&seen.faults);
+        let (uses, passed_over) = self.uses(&seen.faults);
         if self.books.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep();
         }
-        for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
-            // A node that has gone offline has nothing to give.
-            *memory = self.rooms.of_node(node.id).unwrap_or_default();
+        if self.books.looks().is_multiple_of(ROOM_EVERY) {
+            for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
+                // A node that has gone offline has nothing to give.
+                *memory = self.rooms.of_node(node.id).unwrap_or_default();
+            }
         }
         let running = self.running(elapsed);
         let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
-        let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
-        if let Some(probes) = self.probes.as_mut().filter(|_| !is_idle && !self.is_paused) {
-            probes.probe();
+        if self.runs_elsewhere(&running) {
+            self.want_evidence();
         }
-        let estimated = self.estimate(&running, elapsed);
-        self.books.looked(elapsed, &seen, &uses);
-        let measure = self.measure();
+        let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
+        self.books.looked(elapsed, &seen, &uses, passed_over);
+        let measure = if is_idle || self.is_paused { None } else { self.probe() };
         if let Some(judgement) = self.harm.window(measure, ran_ns) {
             self.judged(&judgement, conductor);
         }
-        let mut ordered = 0;
-        if !self.is_paused {
-            let observation = self.observation(elapsed, &uses, &estimated, &seen);
-            ordered = self.decide(&observation, conductor);
-        }
-        let moving = Duration::from_nanos(self.books.moving_ns() - moving_before);
-        let own = self.last.elapsed().saturating_sub(moving);
-        self.set_pace(is_idle, ordered, own, conductor);
+        let looked = clock::own_cpu().saturating_sub(begun + at_targets);
+        self.look_took = (self.look_took * (LOOK_WEIGHT - 1) + looked) / LOOK_WEIGHT;
+        self.look_allowance.passed(elapsed);
+        self.look_allowance.spent(looked);
+        let ordered = self.decide_if_due(uses, elapsed, seen.lost, conductor);
+        self.since_orders = if ordered > 0 { 0 } else { self.since_orders.saturating_add(1) };
+        self.set_pace(is_idle, ordered, conductor);
         self.pace_scanning(conductor);
         if self.started.elapsed() > FIRST_DELAY {
             self.end_first_delay(conductor);
@@ -106,6 +124,28 @@ impl Pilot {
         running
     }
 
+    /// Whether threads run on other nodes than they did: a new phase, most likely, before any page tells of it.
+    fn runs_elsewhere(&mut self, running: &[Running]) -> bool {
+        let total: f64 = running.iter().map(|node| node.ran_ns).sum();
+        if total <= 0.0 {
+            return false;
+        }
+        let shares: Vec<f64> = running.iter().map(|node| node.ran_ns / total).collect();
+        if self.runs_on.len() != shares.len() {
+            (self.ran_on, self.runs_on) = (shares.clone(), shares);
+            return false;
+        }
+        // One look says little: threads take turns.
+        self.runs_on.iter_mut().zip(&shares).for_each(|(mean, now)| *mean += (now - *mean) / f64::from(RUNS_WEIGHT));
+        let distance: f64 =
+            self.runs_on.iter().zip(&self.ran_on).map(|(now, then)| (now - then).abs()).sum::<f64>() / 2.0;
+        let is_elsewhere = distance > RUNS_ELSEWHERE;
+        if is_elsewhere {
+            self.ran_on.clone_from(&self.runs_on);
+        }
+        is_elsewhere
+    }
+
     fn estimate(&self, running: &[Running], elapsed: Duration) -> Estimate {
         let nodes = self.machine.nodes();
         let latency = |from: NodeId, to: NodeId| self.machine.idle_latency_or_guess_ns(from, to);
@@ -114,20 +154,52 @@ impl Pilot {
         estimate::estimate(self.table.flow(), running, &matrix, elapsed.as_nanos() as f64)
     }
 
-    /// What changes are judged by: the inverse of the mean latency of the accesses seen, as the probes have it now.
-    fn measure(&self) -> Option<f64> {
-        let probes = self.probes.as_ref()?;
+    /// Asks the policy once there is enough new evidence for it. Returns how many orders were carried out.
+    fn decide_if_due(&mut self, uses: Vec<Use>, elapsed: Duration, lost: u64, conductor: &mut dyn Conductor) -> usize {
+        self.gate.passed(elapsed);
+        let nodes = self.machine.nodes().len();
+        uses.iter().for_each(|used| self.gate.saw(usize::from(used.from), usize::from(used.home), nodes));
+        let room = PENDING_MAX - self.pending.len();
+        self.books.overlooked(uses.len().saturating_sub(room) as u64);
+        self.pending.extend(uses.into_iter().take(room));
+        let since = self.decided.elapsed();
+        let wished = since >= Duration::from_nanos(self.policy.wishes().next_ns);
+        // A policy without memory has to see every interval of its own.
+        let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
+        if self.is_paused || !wished || !is_due {
+            return 0;
+        }
+        self.decided = Instant::now();
+        let begun = clock::own_cpu();
+        let observation = self.observation(since, lost);
+        let orders = self.policy.decide(&observation);
+        let took = clock::own_cpu().saturating_sub(begun);
+        self.books.deciding(took);
+        let ordered = self.act(&observation, orders, conductor);
+        self.gate.decided(took, ordered > 0);
+        ordered
+    }
+
+    /// Probes latencies. What changes are judged by: the inverse of the mean latency of the accesses seen, as the probes have it now; `None`: none were made.
+    fn probe(&mut self) -> Option<f64> {
+        if self.since_orders > PROBED_FOR && !self.books.looks().is_multiple_of(PROBE_EVERY) {
+            return None;
+        }
+        let probes = self.probes.as_mut()?;
+        probes.probe();
         estimate::mean_latency_ns(self.table.flow(), &probes.latency_ns).map(|latency| 1000.0 / latency)
     }
 
-    fn observation(&mut self, elapsed: Duration, uses: &[Use], estimated: &Estimate, seen: &Seen) -> Observation {
+    fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
+        let uses = self.as_they_lie();
+        let estimated = self.estimate(&self.running(elapsed), elapsed);
         let mut nodes = estimated.nodes.clone();
         for (memory, counters) in self.memory.iter().zip(&mut nodes) {
             counters.free_bytes = memory.available_bytes();
         }
         let (table, targets) = (&self.table, &self.targets);
         let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
-        let samples = observe::samples(uses, self.policy.remembers(), known);
+        let samples = observe::samples(&uses, self.policy.remembers(), known);
         let threads = self.targets.all.values().flat_map(|looked| looked.threads.values());
         let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
         let elapsed_ns = elapsed.as_nanos() as f64;
@@ -153,12 +225,26 @@ impl Pilot {
             nodes,
             threads,
             samples,
-            samples_lost: seen.lost,
+            samples_lost: lost,
             mapped,
             outcomes: std::mem::take(&mut self.outcomes),
-            load: Some(estimated.load.clone()),
+            load: Some(estimated.load),
             ..Observation::default()
         }
+    }
+
+    /// What was seen since the last decision, with pages' homes as they are now: the kernel moves many at the very fault that tells of their use. Pages that
+    /// are gone are left out.
+    fn as_they_lie(&mut self) -> Vec<Use> {
+        let mut uses = std::mem::take(&mut self.pending);
+        let targets: BTreeMap<u32, &Looked> =
+            self.targets.all.values().map(|looked| (looked.number(), looked)).collect();
+        uses.retain_mut(|used| {
+            let home = targets.get(&used.process).and_then(|looked| looked.homes.of(used.key().page));
+            used.home = home.unwrap_or(used.home);
+            home.is_some()
+        });
+        uses
     }
 
     fn mapped(&self) -> Vec<(u32, u64, u64)> {
@@ -172,9 +258,8 @@ impl Pilot {
         ranges
     }
 
-    /// Asks the policy, and carries out what may be carried out. Returns how many orders that were.
-    fn decide(&mut self, observation: &Observation, conductor: &mut dyn Conductor) -> usize {
-        let orders = self.policy.decide(observation);
+    /// Carries out what may be carried out. Returns how many orders that were.
+    fn act(&mut self, observation: &Observation, orders: Vec<Order>, conductor: &mut dyn Conductor) -> usize {
         self.books.policy_said(self.policy.explain());
         let is_told = !orders.is_empty() || self.books.is_time_to_tell();
         if is_told {
@@ -185,6 +270,7 @@ impl Pilot {
             return 0;
         }
         let decision = self.books.next_decision();
+        let orders = self.still_meant(orders);
         let (orders, held) = self.granted(orders, decision, conductor);
         let held_back = match self.harm.may_change() {
             _ if self.options.dry_run => "dry run",
@@ -198,10 +284,38 @@ impl Pilot {
             return 0;
         }
         let count = orders.len();
+        if count == 0 {
+            return 0;
+        }
         let done = self.hands.carry_out(orders, &mut self.targets, conductor, &mut || true);
         self.settle(decision, done, false, conductor);
-        self.want_evidence();
+        if count * EVIDENCE_FOR >= self.table.len() {
+            self.want_evidence();
+        }
         count
+    }
+
+    /// Leaves out orders that are out of date: pages that are where they should go (the kernel's own balancing moves some), or that nobody has touched or
+    /// that are unmapped by now.
+    fn still_meant(&mut self, orders: Vec<Order>) -> Vec<Order> {
+        let (mut there, mut gone) = (0, 0);
+        let mut stale = Vec::new();
+        let meant = orders.into_iter().filter_map(|order| {
+            let Order::Migrate { page, to } = &order else { return Some(order) };
+            let Some(looked) = self.targets.by_number(page.process) else { return Some(order) };
+            let why = match looked.homes.of(page.page) {
+                Some(home) if usize::from(home) == *to => Refusal::AlreadyThere,
+                None if looked.homes.refused == 0 => Refusal::Gone,
+                _ => return Some(order),
+            };
+            *(if why == Refusal::Gone { &mut gone } else { &mut there }) += 1;
+            stale.push(Outcome { action: order, result: Err(why) });
+            None
+        });
+        let meant = meant.collect();
+        self.books.out_of_date(there, gone);
+        self.outcomes.append(&mut stale);
+        meant
     }
 
     /// Parts orders into those that may be carried out, and those about pages that went to and fro.
@@ -344,11 +458,17 @@ impl Pilot {
     }
 
     /// How soon to look again: as the policy wishes, and less often while nothing happens.
-    fn set_pace(&mut self, is_idle: bool, ordered: usize, own: Duration, conductor: &mut dyn Conductor) {
+    fn set_pace(&mut self, is_idle: bool, ordered: usize, conductor: &mut dyn Conductor) {
         self.quiet = if ordered > 0 || !(is_idle || self.is_paused) { 0 } else { self.quiet.saturating_add(1) };
-        let share = if self.started.elapsed() < EAGER { EAGER_SHARE } else { OWN_SHARE };
-        let least = self.options.tunables.interval.max(own * share);
-        let wished = Duration::from_nanos(self.policy.wishes().next_ns).max(least).min(SLOWEST.max(least));
+        let costs = if self.look_allowance.is_left() {
+            Duration::ZERO
+        } else {
+            self.look_took.div_f64(LOOK_SHARE).min(SLOWEST)
+        };
+        let least = self.options.tunables.interval.max(costs);
+        let wish = Duration::from_nanos(self.policy.wishes().next_ns);
+        // Looking is cheap, and a policy that remembers is asked when evidence says so.
+        let wished = if self.policy.remembers() { least } else { wish.max(least) }.min(SLOWEST.max(least));
         let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
         self.state = match (self.is_paused, is_idle, next > wished) {
             (true, ..) => State::Paused,

@@ -2,6 +2,7 @@
 //! orders out ([`hands`], threads by [`binding`]), settings that are changed and put back ([`settings`]), and whoever keeps what was ([`keeper`]).
 
 pub mod binding;
+pub mod clock;
 pub mod eyes;
 pub mod hands;
 pub mod keeper;

@@ -14,14 +14,20 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
 use super::binding::Bound;
+use super::clock;
+use crate::allowance::Allowance;
 use crate::event::Target;
 use crate::evidence::homes::Homes;
 use crate::evidence::hot::Hot;
 use crate::evidence::table::PageId;
 
-/// Share of the time that looking at threads may take, and reading mappings: 1 over this.
-const LOOK_SHARE: u32 = 50;
-const MAPS_SHARE: u32 = 200;
+/// Share of the time that looking at threads may take, once it has taken the advance.
+const LOOK_SHARE: f64 = 0.0015;
+const LOOK_ADVANCE: Duration = Duration::from_millis(250);
+/// Share of the time that reading mappings may take: 1 over this.
+const MAPS_SHARE: u32 = 1000;
+/// So late at the latest, whatever they take.
+const MAPS_LATEST: Duration = Duration::from_secs(60);
 /// Between two readings of mappings at least.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
 /// Pages of which a new target's homes are asked; larger ones are asked every so-and-so-manieth page.
@@ -112,15 +118,33 @@ pub struct Changes {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Targets {
     /// By pid.
     pub all: BTreeMap<u32, Looked>,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
-    look_took: Duration,
+    asked_at: Option<Instant>,
+    allowance: Allowance,
+    /// One has come since the last look at threads, which is due whatever it takes.
+    has_new: bool,
     query: PageQuery,
+}
+
+impl Default for Targets {
+    fn default() -> Targets {
+        Targets {
+            all: BTreeMap::new(),
+            next_slot: 0,
+            next_thread: 0,
+            looked_at: None,
+            asked_at: None,
+            allowance: Allowance::new(LOOK_ADVANCE, LOOK_SHARE),
+            has_new: false,
+            query: PageQuery::new(),
+        }
+    }
 }
 
 impl Targets {
@@ -156,8 +180,7 @@ impl Targets {
             mapping_took: Duration::ZERO,
         };
         self.all.insert(pid, looked);
-        // Looked at as soon as may be, whatever that takes.
-        self.look_took = Duration::ZERO;
+        self.has_new = true;
         Ok(Some(target))
     }
 
@@ -184,30 +207,37 @@ impl Targets {
     /// Brings everything up to date. Threads are looked at as often as that takes little time; `None`: not this time.
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
-        self.all.retain(|_, looked| {
-            // A process that has become another user's (a set-user-id program) is no longer the one that was named.
-            let runs = looked.process.is_running() && task::user_of(looked.target.pid) == Some(looked.target.uid);
-            if !runs {
-                changes.ended.push(looked.target.clone());
-            }
-            runs
-        });
+        self.keep(&mut changes, |looked| looked.process.is_running());
         let now = Instant::now();
         let since = self.looked_at.map(|then| now.duration_since(then));
-        if since.is_some_and(|since| since < self.look_took * LOOK_SHARE) {
+        self.allowance.passed(self.asked_at.replace(now).map_or(Duration::ZERO, |then| now.duration_since(then)));
+        if since.is_some() && !std::mem::take(&mut self.has_new) && !self.allowance.is_left() {
             return (changes, None);
         }
+        let begun = clock::own_cpu();
+        // A process that has become another user's (a set-user-id program) is no longer the one that was named.
+        self.keep(&mut changes, |looked| task::user_of(looked.target.pid) == Some(looked.target.uid));
         for looked in self.all.values_mut() {
             if look_at(looked, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(looked.target.clone());
             }
         }
-        self.look_took = now.elapsed().min(Duration::from_secs(1));
+        self.allowance.spent(clock::own_cpu().saturating_sub(begun));
         self.looked_at = Some(now);
         for looked in self.all.values_mut() {
             read_mappings(looked, &mut self.query, machine);
         }
         (changes, Some(since.unwrap_or_default()))
+    }
+
+    fn keep(&mut self, changes: &mut Changes, stays: impl Fn(&Looked) -> bool) {
+        self.all.retain(|_, looked| {
+            let stays = stays(looked);
+            if !stays {
+                changes.ended.push(looked.target.clone());
+            }
+            stays
+        });
     }
 }
 
@@ -257,13 +287,13 @@ pub fn begin_anew(looked: &mut Looked, name: String) {
 
 /// Mappings, where huge pages are, and (the first time) where its pages lie.
 fn read_mappings(looked: &mut Looked, query: &mut PageQuery, machine: &Machine) {
-    let wait = MAPS_EVERY.max(looked.mapping_took * MAPS_SHARE);
+    let wait = MAPS_EVERY.max((looked.mapping_took * MAPS_SHARE).min(MAPS_LATEST));
     if looked.mapped_at.is_some_and(|then| then.elapsed() < wait) {
         return;
     }
-    let begun = Instant::now();
+    let begun = clock::own_cpu();
     let is_first = looked.mapped_at.is_none();
-    looked.mapped_at = Some(begun);
+    looked.mapped_at = Some(Instant::now());
     // A process that ends while we look is noticed at the next look.
     let Ok(mappings) = census::residents(looked.target.pid) else { return };
     let huge = mappings.iter().filter(|range| range.huge_bytes > 0);
@@ -272,13 +302,13 @@ fn read_mappings(looked: &mut Looked, query: &mut PageQuery, machine: &Machine) 
     looked.mappings = mappings;
     let resident: u64 = looked.mappings.iter().map(|range| range.resident_bytes / 4096).sum();
     if is_first {
-        looked.known_since_ns = raw_clock_ns();
+        looked.known_since_ns = clock::raw_ns();
         take_census(looked, query, machine, (resident / CENSUS_PAGES).max(1), |_| true);
     } else if !looked.huge.is_empty() {
         // One fault makes all of a huge page, so faults alone do not tell which pages are there.
         take_census(looked, query, machine, 512, |range| range.huge_bytes > 0);
     }
-    looked.mapping_took = begun.elapsed();
+    looked.mapping_took = clock::own_cpu().saturating_sub(begun);
 }
 
 /// Where the pages lie that are there already. Every `stride`th is asked, and stands for those up to the next.
@@ -310,14 +340,6 @@ fn take_census(
             return;
         }
     }
-}
-
-/// The clock that the kernel stamps its records with.
-fn raw_clock_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -21,6 +21,24 @@ pub(super) enum Member {
     Large((u32, u64)),
 }
 
+impl Member {
+    /// Its block.
+    pub fn block(self) -> (u32, u64) {
+        match self {
+            Member::Seen(block, _) | Member::Unseen(block) | Member::Large(block) => block,
+        }
+    }
+
+    /// Its regret, in its block.
+    pub fn regret_ns(self, block: &mut Block) -> Option<&mut f32> {
+        match self {
+            Member::Seen(_, position) => block.pages.get_mut(position).map(|page| &mut page.regret_ns),
+            Member::Large(_) => block.pages.first_mut().map(|page| &mut page.regret_ns),
+            Member::Unseen(_) => Some(&mut block.unseen_regret_ns),
+        }
+    }
+}
+
 /// A group of pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
@@ -66,11 +84,45 @@ pub(super) fn groups_of(memory: &Memory, mapped: &[(u32, u64, u64)], rate_of_nod
     }
     let per_sample: Vec<f64> =
         rate_of_node.iter().zip(&samples_of_node).map(|(rate, samples)| rate / samples.max(1.0)).collect();
-    let mut groups = BTreeMap::new();
+    let mut groups = Grouping::default();
     for (key, block) in memory.active.iter().filter_map(|key| Some((*key, memory.blocks.get(key)?))) {
         Shares::of(block, nodes, &per_sample).each(key, memory.is_read_only(key, mapped), &mut groups);
     }
-    groups.into_values().collect()
+    groups.into_groups()
+}
+
+/// Groups by kind.
+#[derive(Default)]
+struct Grouping {
+    position: BTreeMap<Kind, usize>,
+    groups: Vec<Group>,
+    /// Neighbours are mostly of one kind.
+    last: Option<(Kind, usize)>,
+}
+
+impl Grouping {
+    fn of(&mut self, kind: Kind, nodes: usize) -> &mut Group {
+        let at = match self.last {
+            Some((last, at)) if last == kind => at,
+            _ => *self.position.entry(kind).or_insert_with(|| {
+                self.groups.push(Group {
+                    home: usize::from(kind.home),
+                    reads: vec![0.0; nodes],
+                    writes: vec![0.0; nodes],
+                    read_only: kind.read_only,
+                    ..Group::default()
+                });
+                self.groups.len() - 1
+            }),
+        };
+        self.last = Some((kind, at));
+        &mut self.groups[at]
+    }
+
+    /// In the order of kinds.
+    fn into_groups(mut self) -> Vec<Group> {
+        self.position.into_values().map(|at| std::mem::take(&mut self.groups[at])).collect()
+    }
 }
 
 /// One block's accesses, ready to be split among its pages.
@@ -87,16 +139,22 @@ struct Shares<'b> {
     likeness: f32,
     /// Share of the accesses that goes to pages never seen (Good and Turing: the share of pages seen once among all samples).
     unseen: f64,
+    /// Share of the accesses that write.
+    write_share: f64,
 }
 
 impl<'b> Shares<'b> {
     fn of(block: &'b Block, nodes: usize, per_sample: &[f64]) -> Shares<'b> {
-        let rates = (0..2 * nodes).map(|at| f64::from(block.fresh[at]) * per_sample[at % nodes]).collect();
+        let rates: Vec<f64> = (0..2 * nodes).map(|at| f64::from(block.fresh[at]) * per_sample[at % nodes]).collect();
+        let total: f64 = rates.iter().sum();
+        let write_share = if total > 0.0 { rates[nodes..].iter().sum::<f64>() / total } else { 0.0 };
         let remembered: f32 = block.remembered.iter().sum::<f32>().max(1.0);
         let latest: Vec<f32> =
             (0..nodes).map(|node| (block.fresh[node] + block.fresh[nodes + node]).max(block.pane[node])).collect();
         let prior = if block.remembered.iter().all(|count| *count == 0.0) { 0.0 } else { BLOCK_PRIOR };
-        let all = latest.iter().sum::<f32>() + prior;
+        let fresh = latest.iter().sum::<f32>();
+        let prior = prior * block.run_length(fresh);
+        let all = fresh + prior;
         let users = latest
             .iter()
             .zip(&block.remembered)
@@ -108,10 +166,10 @@ impl<'b> Shares<'b> {
         let unseen = if left && block.common_home(nodes).is_some() { once as f64 / f64::from(all.max(1)) } else { 0.0 };
         let by_home = block.users_by_home(nodes);
         let likeness = block.likeness(&by_home, nodes);
-        Shares { block, nodes, rates, users, by_home, likeness, unseen: unseen.min(0.95) }
+        Shares { block, nodes, rates, users, by_home, likeness, unseen: unseen.min(0.95), write_share }
     }
 
-    fn each(&self, key: (u32, u64), read_only: bool, groups: &mut BTreeMap<Kind, Group>) {
+    fn each(&self, key: (u32, u64), read_only: bool, groups: &mut Grouping) {
         let total: f64 = self.rates.iter().sum();
         if self.block.size == PageSize::Large {
             let home = self.block.pages.first().map_or(0, |page| page.home);
@@ -137,15 +195,7 @@ impl<'b> Shares<'b> {
         }
     }
 
-    fn add(
-        &self,
-        member: Member,
-        home: u8,
-        users: &[f32],
-        rate: f64,
-        read_only: bool,
-        groups: &mut BTreeMap<Kind, Group>,
-    ) {
+    fn add(&self, member: Member, home: u8, users: &[f32], rate: f64, read_only: bool, groups: &mut Grouping) {
         let main = users.iter().position(|share| *share >= MAIN_SHARE);
         let equal = 0.5 / self.nodes as f32;
         let mask = users
@@ -155,18 +205,10 @@ impl<'b> Shares<'b> {
             .fold(0u64, |mask, (node, _)| mask | 1 << node);
         let large = matches!(member, Member::Large(_));
         let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: mask };
-        let group = groups.entry(kind).or_insert_with(|| Group {
-            home: usize::from(home),
-            reads: vec![0.0; self.nodes],
-            writes: vec![0.0; self.nodes],
-            read_only,
-            ..Group::default()
-        });
-        let total: f64 = self.rates.iter().sum();
-        let write_share = if total > 0.0 { self.rates[self.nodes..].iter().sum::<f64>() / total } else { 0.0 };
+        let group = groups.of(kind, self.nodes);
         for (node, share) in users.iter().enumerate() {
-            group.reads[node] += rate * f64::from(*share) * (1.0 - write_share);
-            group.writes[node] += rate * f64::from(*share) * write_share;
+            group.reads[node] += rate * f64::from(*share) * (1.0 - self.write_share);
+            group.writes[node] += rate * f64::from(*share) * self.write_share;
         }
         group.members.push((member, rate));
     }

@@ -17,8 +17,11 @@ const BLOCK_COUNT_MAX: f32 = 2048.0;
 const THREAD_COUNT_MAX: f32 = 256.0;
 /// Samples that are held against the remembered ones together: fewer do not tell a change of users from chance.
 const PANE_SAMPLES: f32 = 8.0;
-/// Distance (total variation) between remembered and fresh users beyond which they have changed; to it comes 1 / sqrt(samples).
+/// Distance (total variation) between remembered and fresh users beyond which they have changed; to it comes 1 / sqrt(samples), samples that come in
+/// runs counting less ([`Block::run_length`]).
 const CHANGE_DISTANCE: f32 = 0.3;
+/// Weight of the latest in the running mean of how much a block's users change from one set of samples to the next.
+const UNREST_WEIGHT: f32 = 0.5;
 /// Samples without a write from which on a mapping is first taken for read-only: a share of writes below 0.1 %.
 const READ_ONLY_RANGE_SAMPLES: f32 = 3_000.0;
 /// Samples without a write from which on a block is first taken for read-only.
@@ -71,6 +74,11 @@ pub(super) struct Block {
     pub remembered: Vec<f32>,
     /// Latest samples by node, not yet among the remembered.
     pub pane: Vec<f32>,
+    /// The set of samples before: shares by node; empty: there was none.
+    last_pane: Vec<f32>,
+    /// Share of the users that changes from one set of samples to the next, beyond chance: a running mean. Hinting faults tell who came first of all that
+    /// use a page, and that is one thread for long runs of pages, another one the next time.
+    unrest: f32,
     /// Samples by thread, the oldest counting least.
     pub threads: Vec<(u32, f32)>,
     /// Samples of this interval by node: reads, then writes.
@@ -97,6 +105,8 @@ impl Block {
             position: vec![NONE; BLOCK_PAGES as usize].into(),
             remembered: vec![0.0; nodes],
             pane: vec![0.0; nodes],
+            last_pane: Vec::new(),
+            unrest: 0.0,
             threads: Vec::new(),
             fresh: vec![0.0; 2 * nodes],
             reads_since_write: 0.0,
@@ -184,19 +194,31 @@ impl Block {
         if new < PANE_SAMPLES {
             return;
         }
+        let latest: Vec<f32> = self.pane.iter().map(|count| count / new).collect();
         if old >= PANE_SAMPLES {
-            let distance: f32 =
-                self.pane.iter().zip(&self.remembered).map(|(p, r)| (p / new - r / old).abs()).sum::<f32>() / 2.0;
-            if distance > CHANGE_DISTANCE + 1.0 / new.min(old).sqrt() {
+            let remembered: Vec<f32> = self.remembered.iter().map(|count| count / old).collect();
+            if distance(&latest, &remembered) > CHANGE_DISTANCE + (self.run_length(new.min(old)) / new.min(old)).sqrt()
+            {
                 self.forget(nodes);
             }
         }
+        if !self.last_pane.is_empty() {
+            let changed = (distance(&latest, &self.last_pane) - 1.0 / new.sqrt()).max(0.0);
+            self.unrest += UNREST_WEIGHT * (changed - self.unrest);
+        }
+        self.last_pane = latest;
         for (remembered, pane) in self.remembered.iter_mut().zip(&mut self.pane) {
             *remembered += std::mem::take(pane);
         }
         if self.remembered.iter().sum::<f32>() > BLOCK_COUNT_MAX {
             self.remembered.iter_mut().for_each(|count| *count /= 2.0);
         }
+    }
+
+    /// How many samples of one interval say as much of the block's users as one that is drawn alone: where they come in runs, nearly all of them (Kish's
+    /// design effect, 1 + (n - 1) times their correlation).
+    pub fn run_length(&self, samples: f32) -> f32 {
+        1.0 + (samples - 1.0).max(0.0) * self.unrest
     }
 
     /// Whether nobody writes, as far as samples can tell.
@@ -275,6 +297,20 @@ pub(super) fn range_of(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> O
     next.checked_sub(1).map(|at| mapped[at]).filter(|range| range.0 == process && page < range.1 + range.2)
 }
 
+/// Whether any part of a block is mapped.
+fn is_block_mapped(mapped: &[(u32, u64, u64)], (process, block): (u32, u64)) -> bool {
+    let (first, last) = (block * BLOCK_PAGES, (block + 1) * BLOCK_PAGES);
+    let next = mapped.partition_point(|range| (range.0, range.1) < (process, last));
+    next.checked_sub(1)
+        .and_then(|at| mapped.get(at))
+        .is_some_and(|range| range.0 == process && range.1 + range.2 > first)
+}
+
+/// Total variation between two distributions.
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / 2.0
+}
+
 fn halve(counts: &mut [u8]) {
     counts.iter_mut().for_each(|count| *count /= 2);
 }
@@ -286,6 +322,8 @@ pub(super) struct Memory {
     pub blocks: BTreeMap<(u32, u64), Block>,
     /// Blocks with samples in this interval.
     pub active: Vec<(u32, u64)>,
+    /// What was mapped at the last decision: blocks that are not active were held against it then.
+    mapped: Vec<(u32, u64, u64)>,
     /// Evidence that nobody writes to a mapping (process, first page): one of its blocks says little about the next phase of the others.
     ranges: BTreeMap<(u32, u64), Reading>,
 }
@@ -348,13 +386,14 @@ impl Memory {
         if mapped.is_empty() {
             return;
         }
-        self.blocks.retain(|(process, block), _| {
-            let (first, last) = (block * BLOCK_PAGES, (block + 1) * BLOCK_PAGES);
-            let next = mapped.partition_point(|range| (range.0, range.1) < (*process, last));
-            next.checked_sub(1)
-                .and_then(|at| mapped.get(at))
-                .is_some_and(|range| range.0 == *process && range.1 + range.2 > first)
-        });
+        if self.mapped == mapped {
+            let gone: Vec<(u32, u64)> =
+                self.active.iter().copied().filter(|key| !is_block_mapped(mapped, *key)).collect();
+            gone.iter().for_each(|key| drop(self.blocks.remove(key)));
+        } else {
+            self.blocks.retain(|key, _| is_block_mapped(mapped, *key));
+            self.mapped = mapped.to_vec();
+        }
         let blocks = &self.blocks;
         self.active.retain(|key| blocks.contains_key(key));
     }
@@ -447,6 +486,28 @@ mod tests {
         memory.learn(&use_by(0), &[], 2);
         let after = &memory.blocks[&(1, 0)].remembered;
         assert!(after[0] > after[1], "{after:?}");
+    }
+
+    #[test]
+    fn users_that_come_in_runs_are_no_change() {
+        // Everybody uses all of it, and each interval sees one node, another one than before: who came first.
+        let mut memory = Memory::default();
+        for round in 0..40_usize {
+            let first = (round * 7 + round / 3) % 4;
+            memory.learn(&(0..32).map(|n| sample(n, first, 0)).collect::<Vec<_>>(), &[], 4);
+        }
+        let block = &memory.blocks[&(1, 0)];
+        let total: f32 = block.remembered.iter().sum();
+        assert!(block.remembered.iter().all(|count| *count > 0.1 * total), "{:?}", block.remembered);
+        assert!(block.run_length(32.0) > 10.0, "{}", block.run_length(32.0));
+        // One node for long, and then another: that is a change.
+        for _ in 0..8 {
+            memory.learn(&(0..256).map(|n| sample(n, 1, 0)).collect::<Vec<_>>(), &[], 4);
+        }
+        memory.learn(&(0..256).map(|n| sample(n, 2, 0)).collect::<Vec<_>>(), &[], 4);
+        let block = &memory.blocks[&(1, 0)];
+        let total: f32 = block.remembered.iter().sum();
+        assert!(block.remembered[2] > 0.4 * total, "{:?}", block.remembered);
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Pilot {
         }
         let mut orders = self.splits(seconds, &rates, &found.cost_ns);
         if gain < self.min_gain {
-            groups.iter().flat_map(|group| &group.members).for_each(|(member, _)| self.forgive(*member));
+            groups.iter().for_each(|group| self.forgive_all(&group.members));
         } else {
             orders.extend(self.orders(seen, &groups, &found.plans));
         }

@@ -41,7 +41,7 @@ impl Pilot {
             if moving >= SHARE_MIN && plan.saves_ns_per_s > 0.0 {
                 self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut wants);
             } else {
-                group.members.iter().for_each(|(member, _)| self.forgive(*member));
+                self.forgive_all(&group.members);
             }
         }
         wants.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
@@ -138,19 +138,22 @@ impl Pilot {
     }
 
     /// A page that is used and is best where it is: half of its regret was chance, or of a phase that is over.
-    pub(super) fn forgive(&mut self, member: Member) {
-        let (block, position) = match member {
-            Member::Seen(block, position) => (block, position),
-            Member::Large(block) => (block, 0),
-            Member::Unseen(block) => {
-                if let Some(block) = self.memory.blocks.get_mut(&block) {
-                    block.unseen_regret_ns /= 2.0;
+    fn forgive(&mut self, member: Member) {
+        let block = self.memory.blocks.get_mut(&member.block());
+        if let Some(regret_ns) = block.and_then(|block| member.regret_ns(block)) {
+            *regret_ns /= 2.0;
+        }
+    }
+
+    /// The same for many, which stand block by block.
+    pub(super) fn forgive_all(&mut self, members: &[(Member, f64)]) {
+        for part in members.chunk_by(|a, b| a.0.block() == b.0.block()) {
+            let Some(block) = self.memory.blocks.get_mut(&part[0].0.block()) else { continue };
+            for (member, _) in part {
+                if let Some(regret_ns) = member.regret_ns(block) {
+                    *regret_ns /= 2.0;
                 }
-                return;
             }
-        };
-        if let Some(page) = self.memory.blocks.get_mut(&block).and_then(|block| block.pages.get_mut(position)) {
-            page.regret_ns /= 2.0;
         }
     }
 
