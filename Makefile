@@ -14,7 +14,7 @@ all: build
 help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
-	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing and numactl, as a table"
+	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (20 min; LAB_PILOT=--quick: 5)"
 	@echo "make test    set up, build, run every test"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
@@ -52,12 +52,12 @@ demo: workloads
 lab: build setup-lab
 	@cargo xtask lab -- sh -c 'uname -srm; $(NUMAPILOT) topo'
 
-# The pilot beside NUMA balancing and numactl; and what its actuator moves, beside raw calls.
+# The pilot beside NUMA balancing, numad and numactl; and what its actuator moves, beside raw calls.
 lab-pilot: build setup-lab
 	@cargo build --release $(CARGO_FLAGS) -p numapilot-kernel --example move_throughput
 	@cargo build $(CARGO_FLAGS) -p xtask
 	@cargo xtask lab --icount -- target/release/examples/move_throughput
-	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask
+	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask $(LAB_PILOT)
 
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast

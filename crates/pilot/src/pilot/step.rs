@@ -176,7 +176,11 @@ impl Pilot {
         let took = clock::own_cpu().saturating_sub(begun);
         self.books.deciding(took);
         let ordered = self.act(&observation, orders, conductor);
-        self.gate.decided(took, ordered > 0);
+        let is_much = ordered > 0 && ordered * EVIDENCE_FOR >= self.table.len();
+        self.gate.decided(took, is_much);
+        if is_much {
+            self.want_evidence();
+        }
         ordered
     }
 
@@ -289,9 +293,6 @@ impl Pilot {
         }
         let done = self.hands.carry_out(orders, &mut self.targets, conductor, &mut || true);
         self.settle(decision, done, false, conductor);
-        if count * EVIDENCE_FOR >= self.table.len() {
-            self.want_evidence();
-        }
         count
     }
 
