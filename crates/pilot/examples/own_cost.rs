@@ -177,7 +177,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 writeln!(
                     std::io::stdout().lock(),
                     "{{\"machine\": \"{name}\", \"nodes\": {}, \"pages\": {pages}, \"users\": \"{word}\", \"first_percent\": {:.3}, \"later_percent\": {:.3}, \
-                     \"first_ns_per_sample\": {:.0}, \"later_ns_per_sample\": {:.0}, \"decisions\": {}, \"moved\": {}, \"moved_later\": {}, \"on\": {at_home:?}}}",
+                     \"first_ns_per_sample\": {:.0}, \"later_ns_per_sample\": {:.0}, \"decisions\": {}, \
+                     \"moved\": {}, \"moved_later\": {}, \"on\": {at_home:?}}}",
                     driver.nodes,
                     percent(0, YOUNG),
                     percent(1, LOOKS - YOUNG),

@@ -1,7 +1,8 @@
 //! The closed loop: sample, decide with any placement policy, act, measure, keep or undo.
 //!
 //! Policies are those of `numapilot-placement`, unchanged; whatever touches the kernel goes through `numapilot-kernel`. What decides is pure and stands
-//! apart from what touches the system: [`evidence`], [`estimate`], [`harm`], [`allowance`] and [`observe`] know no clock and no file; [`system`] knows no policy;
+//! apart from what touches the system: [`evidence`], [`estimate`], [`harm`], [`allowance`] and
+//! [`observe`] know no clock and no file; [`system`] knows no policy;
 //! [`pilot`] brings them together, and a [`conductor`] steers it and hears what it does.
 
 pub mod allowance;
