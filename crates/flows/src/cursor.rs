@@ -52,10 +52,15 @@ impl Cursor {
             *next += 1;
             filter.as_ref().is_some_and(|filter| !filter.admits(trace, &access)) || take(access)
         };
-        match *path {
-            Path::All => trace.accesses().skip(from).all(&mut visit),
-            Path::Thread(thread) => trace.tef(thread).skip(from).all(&mut visit),
-            Path::Object(object) => trace.oef(object).skip(from).all(&mut visit),
+        // By index, not by skipping: what was walked before must cost nothing.
+        let rows = match *path {
+            Path::All => {
+                (from..trace.accesses().len()).all(|row| visit(trace.row(row)));
+                return;
+            }
+            Path::Thread(thread) => trace.rows_of_thread(thread),
+            Path::Object(object) => trace.rows_of_object(object),
         };
+        rows.iter().skip(from).all(|&row| visit(trace.row(row as usize)));
     }
 }

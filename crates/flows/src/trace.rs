@@ -170,6 +170,20 @@ impl Trace {
         self.by_object.group(object.0).iter().map(|&row| self.tables.accesses.get(row as usize))
     }
 
+    pub(crate) fn rows_of_thread(&self, thread: ThreadIndex) -> &[u32] {
+        self.by_thread.group(thread.0)
+    }
+
+    pub(crate) fn rows_of_object(&self, object: ObjectId) -> &[u32] {
+        self.by_object.group(object.0)
+    }
+
+    /// The access in this row, which there is.
+    #[inline]
+    pub(crate) fn row(&self, row: usize) -> AccessRef {
+        self.tables.accesses.get(row)
+    }
+
     /// The access in this row.
     #[must_use]
     pub fn access(&self, row: u32) -> Option<AccessRef> {
