@@ -21,10 +21,21 @@ fn main() -> ExitCode {
     match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("numapilot: {error:#}");
+            eprintln!("numapilot: {}", words(&error));
             ExitCode::from(commands::exit_code_of(&error))
         }
     }
+}
+
+/// An error with its causes, each once: some already tell theirs.
+fn words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.)

@@ -1,5 +1,5 @@
 //! The daemon killed at random moments, over and over, in the lab: the programs' output stays, no page is lost, and the next start puts the system's
-//! settings and the threads' affinities back. Twenty times by default; `NUMAPILOT_KILLS=100` for more, `NUMAPILOT_SEED` for other moments.
+//! settings and the threads' affinities back. Ten times by default; `NUMAPILOT_KILLS=100` for more, `NUMAPILOT_SEED` for other moments.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn moments(count: u64, seed: u64) -> Vec<f64> {
 /// What the guest runs. Odd kills hit the loop, even ones the packer, which binds threads from its second look on.
 fn script(moments: &[f64]) -> String {
     let waits: Vec<String> = moments.iter().map(|moment| format!("{moment:.3}")).collect();
-    let seconds = moments.len() as f64 * 2.5 + 20.0;
+    let seconds = moments.len() * 20 + 60;
     format!(
         r#"
 debug=/sys/kernel/debug/sched/numa_balancing
@@ -36,7 +36,7 @@ affinities() {{ for pid in "$@"; do grep -h Cpus_allowed_list /proc/$pid/task/*/
 state() {{ settings; affinities $first $second; }}
 echo 0 > /proc/sys/kernel/numa_balancing
 "$moves" remote 2 1 > plain 2>/dev/null
-export MOVES_FREE=1 MOVES_PAUSE_US=30000
+export MOVES_FREE=1 MOVES_PAUSE_US=2000
 "$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
 "$moves" shared 2 {seconds} > second.out 2> second.err & second=$!
 ready first.err; ready second.err
@@ -46,8 +46,12 @@ round=0 changed=0 bound=0 settled=0
 for wait in {waits}; do
     round=$((round + 1))
     pack=; [ $((round % 2)) = 0 ] && pack=--pack
-    "$numapilot" balance --pid $first,$second --quiet $pack --interval 100ms & daemon=$!
-    [ -n "$pack" ] && sleep 1.1
+    "$numapilot" balance --pid $first,$second --json $pack > events & daemon=$!
+    # Every fifth dies wherever in its start it is; the others once they have begun, the packer about when it first knows who is busy.
+    if [ $((round % 5)) != 0 ]; then
+        until grep -q '"event":"start"' events || ! kill -0 $daemon; do sleep 0.02; done
+        [ -z "$pack" ] || sleep 1.7
+    fi
     sleep $wait
     kill -9 $daemon || echo "FAILED the daemon had ended before the kill of round $round"
     wait $daemon
@@ -63,7 +67,7 @@ kill -0 $first $second || echo FAILED a program has ended
 kill -USR1 $first $second
 wait $first; echo "status $?"; wait $second; echo "status $?"
 echo "SUMS $(grep -h '^checksum' plain first.out second.out | sort -u | wc -l)"
-grep '"at"' first.out second.out | tail -2
+for program in first second; do grep '"at"' $program.out | tail -1; done
 "#,
         waits = waits.join(" ")
     )
@@ -74,12 +78,12 @@ fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
     if !numapilot_lab::wanted("kill -9 of the daemon") {
         return;
     }
-    let (kills, seed) = (number("NUMAPILOT_KILLS", 20), number("NUMAPILOT_SEED", 7));
+    let (kills, seed) = (number("NUMAPILOT_KILLS", 10), number("NUMAPILOT_SEED", 7));
     let folder = scratch();
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
     let prelude = "ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{}", moves.display(), script(&moments(kills, seed)));
-    let lab = Lab::new(Topology::symmetric(4)).icount(true).time_limit(Duration::from_secs(300 + 30 * kills));
+    let lab = Lab::new(Topology::symmetric(2)).icount(true).time_limit(Duration::from_secs(300 + 30 * kills));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("seed {seed}; {}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
     let output = &outcome.stdout;

@@ -64,3 +64,39 @@ fn every_page_is_moved_or_its_reason_told() {
         assert_eq!(outcome.stderr.matches("status 1").count(), 2, "{}", outcome.stderr);
     }
 }
+
+#[test]
+fn a_node_without_memory_takes_no_more_and_nobody_dies_of_it() {
+    if !numapilot_lab::wanted("move to a full node") {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "moves", SOURCE, &[]);
+    // Files in memory of node 1 alone, until it has next to nothing left.
+    let script = format!(
+        "cd /tmp; n={BINARY}; export MOVES_FREE=1 MOVES_PAUSE_US=2000; {p} remote 24 1000 > out 2> err & pid=$!; \
+         until grep -q ready err; do sleep 0.05; done; \
+         mkdir full; mount -t tmpfs -o size=100%,mpol=bind:1 tmpfs full; \
+         free() {{ sed -n 's/.*MemFree: *\\([0-9]*\\).*/\\1/p' /sys/devices/system/node/node1/meminfo; }}; \
+         $n move $pid --from 1-3 --to 0 -q > /dev/null; \
+         at=0; while [ $(free) -gt 12000 ]; do step=$(( ($(free) - 8000) / 2048 )); [ $step -gt 0 ] || step=1; \
+             dd if=/dev/zero of=full/$at bs=1M count=$step 2> /dev/null; at=$((at + 1)); done; \
+         $n move $pid --from 0 --to 1 --keep 1 --json; echo status $? >&2; \
+         $n balance --pid $pid --for 1s --quiet; echo status $? >&2; \
+         umount full; $n move $pid --from 0 --to 1 --json; echo status $? >&2; \
+         kill -USR1 $pid; wait $pid; echo status $? >&2; cat out; {p} remote 24 1",
+        p = program.display()
+    );
+    let lab = Lab::new(Topology::symmetric(4)).icount(true);
+    let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);
+    let told = values(&outcome.stdout);
+    let count = |value: &Value, name: &str| value["pages"][name].as_u64().expect("a count");
+    let [full, free, ..] = &told[..] else { panic!("{}", outcome.stdout) };
+    assert!(count(full, "no_room") >= 2000 && count(full, "moved") + count(full, "no_room") >= 6000, "{full}");
+    assert!(count(free, "moved") >= 2000 && count(free, "no_room") == 0, "{free}");
+    assert!(outcome.stderr.starts_with("status 3\nstatus 0\nstatus "), "{}", outcome.stderr);
+    assert!(outcome.stderr.ends_with("status 0\n") || outcome.stderr.contains("\nstatus 0\nmoves"), "{}", outcome.stderr);
+    let sums: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("checksum")).collect();
+    assert!(sums.len() == 2 && sums[0] == sums[1], "{sums:?}");
+}

@@ -149,7 +149,7 @@ fn flush(
     }
     if let Some(mover) = mover {
         wishes.sort_unstable();
-        let moved = mover.run(Some(process), wishes, huge, &mut |moved| {
+        let moved = mover.run_known(Some(process), wishes, huge, &mut |moved| {
             let so_far = Migration { pages: Tally { moved: done.pages.moved + moved, ..done.pages }, ..done.clone() };
             done.stopped |= !goes_on(&so_far);
             !done.stopped

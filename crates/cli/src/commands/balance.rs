@@ -302,7 +302,8 @@ fn line(event: &Event) -> Option<String> {
                 start.evidence.iter().filter(|source| !source.used).map(|source| source.detail.as_str()).collect();
             let dry = if start.dry_run { " (dry run: nothing is moved)" } else { "" };
             let targets = start.targets.len();
-            format!("policy {}, {targets} processes{dry}; {}", start.policy, assumed.join("; "))
+            let head = format!("policy {}, {targets} processes{dry}", start.policy);
+            std::iter::once(head.as_str()).chain(assumed).collect::<Vec<_>>().join("; ")
         }
         Event::Decision(decision) => {
             let held = if decision.held_back.is_empty() {
@@ -323,7 +324,10 @@ fn line(event: &Event) -> Option<String> {
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
             let verb = if action.undo { "taken back" } else { "done" };
-            format!("decision {}: {verb}: {} in {}", action.decision, pages.join(", "), units::time_ns(action.took_ns))
+            let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
+            let done: Vec<String> = pages.into_iter().chain(threads).collect();
+            let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+            format!("decision {}: {verb}: {done} in {}", action.decision, units::time_ns(action.took_ns))
         }
         Event::Comparison(comparison) => {
             let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));

@@ -392,11 +392,12 @@ impl Packer {
                 }));
                 continue;
             }
-            conductor.record(Event::Setting(Setting { name, was, now, done: SettingDone::Changed }));
             let held = self.held.entry(unit.clone()).or_default();
             held.nodes = *nodes;
             held.allowed.get_or_insert(allowed);
             let placed = self.place(&unit, &pids, conductor);
+            let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
+            conductor.record(Event::Setting(Setting { name, was, now, done }));
             self.settle(decision, placed, conductor);
         }
     }
@@ -412,6 +413,10 @@ impl Packer {
         if !is_done {
             for pid in pids {
                 held.by_affinity(*pid, &self.machine, conductor, &mut placed);
+                if placed.is_refused {
+                    held.release(conductor);
+                    return placed;
+                }
                 let Some(one) = self.watched.get(pid) else { continue };
                 match place::gather(one, held.nodes, &self.machine, &mut self.mover) {
                     Ok(moved) => placed.moved.push(moved),

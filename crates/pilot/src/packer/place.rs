@@ -53,6 +53,8 @@ pub struct Placed {
     pub settings: Vec<Setting>,
     /// What was refused, in words.
     pub troubles: Vec<String>,
+    /// It could not be kept what was: the unit stays where it is.
+    pub is_refused: bool,
 }
 
 /// Nodes as the kernel names them.
@@ -131,6 +133,7 @@ impl Held {
             }
             if let Err(why) = keeper.will_bind(&bindings) {
                 placed.troubles.push(format!("process {pid} stays where it is: {why}"));
+                placed.is_refused = true;
                 return;
             }
             for one in bindings {

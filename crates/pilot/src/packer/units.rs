@@ -113,7 +113,10 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
         };
         units.entry(unit).or_default().push(*pid);
     }
-    units.retain(|unit, pids| held.contains(unit) || pids.iter().any(is_busy));
+    units.retain(|unit, pids| {
+        held.contains(unit)
+            || pids.iter().any(|pid| is_busy(pid) && (matches!(unit, Unit::Cgroup(_)) || is_uniform(*pid)))
+    });
     units
 }
 
@@ -124,6 +127,15 @@ fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     let members = cgroup::members(folder);
     let is_free = |pid: &u32| affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
+}
+
+/// All threads may run on the same CPUs. A program whose threads may not places them itself, and is left alone.
+fn is_uniform(pid: u32) -> bool {
+    let tids = task::threads_of(pid).unwrap_or_default();
+    // A thread that has ended has no say.
+    let mut masks = tids.into_iter().filter_map(|tid| affinity::of_thread(tid).ok());
+    let Some(first) = masks.next() else { return false };
+    masks.all(|mask| mask == first)
 }
 
 /// What a unit demands and may have; `None`: it has ended. `before`: what it might use before it was placed.
