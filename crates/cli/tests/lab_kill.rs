@@ -35,10 +35,12 @@ settings() {{ cat /proc/sys/kernel/numa_balancing $debug/scan_delay_ms $debug/sc
 affinities() {{ for pid in "$@"; do grep -h Cpus_allowed_list /proc/$pid/task/*/status; done | sort | uniq -c | tr '\n' ' '; }}
 state() {{ settings; affinities $first $second; }}
 echo 0 > /proc/sys/kernel/numa_balancing
-"$moves" remote 2 1 > plain 2>/dev/null
-export MOVES_FREE=1 MOVES_PAUSE_US=2000
-"$moves" remote 2 {seconds} > first.out 2> first.err & first=$!
-"$moves" shared 2 {seconds} > second.out 2> second.err & second=$!
+# From the guest's memory it starts sooner than from the host's files.
+cp "$numapilot" numapilot && numapilot=/tmp/numapilot
+"$moves" shared 1 1 > plain 2>/dev/null
+export MOVES_FREE=1 MOVES_PAUSE_US=8000
+"$moves" shared 1 {seconds} > first.out 2> first.err & first=$!
+"$moves" shared 1 {seconds} > second.out 2> second.err & second=$!
 ready first.err; ready second.err
 before=$(state) settings_before=$(settings) affinities_before=$(affinities $first $second)
 echo "BEFORE $before"

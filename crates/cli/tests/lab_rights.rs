@@ -94,7 +94,7 @@ kill $roots $own
     told.says("no-nice", &["looks", "status 0"]);
     told.says("no-nice-move", &["moved", "shared", "CAP_SYS_NICE", "status 3"]);
     told.says("no-ptrace", &["CAP_SYS_PTRACE", "status 1"]);
-    told.says("no-perfmon", &["CAP_PERFMON", "status 1"]);
+    told.says("no-perfmon", &["PERFMON", "status 1"]);
     told.says("was", &["same"]);
 }
 
