@@ -17,7 +17,8 @@ fn guest(nodes: usize, script: &str) -> String {
         begin() { echo \"BEGIN $1\"; }; end() { echo END; }
         cpus() { grep -h Cpus_allowed_list /proc/$1/task/*/status | cut -f2 | sort -u | tr '\\n' ' '; }
         # Pages by node.
-        homes() { cat /proc/$1/numa_maps | tr ' ' '\\n' | sed -n 's/^N\\([0-9]*\\)=/\\1 /p' | awk '{n[$1]+=$2} END {for (i = 0; i < 4; i++) printf \"%d \", n[i]}'; }\n";
+        homes() { cat /proc/$1/numa_maps | tr ' ' '\\n' | sed -n 's/^N\\([0-9]*\\)=/\\1 /p' |
+            awk '{n[$1]+=$2} END {for (i = 0; i < 4; i++) printf \"%d \", n[i]}'; }\n";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", moves.display());
     let lab = Lab::new(Topology::symmetric(nodes)).icount(true).time_limit(Duration::from_secs(500));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
