@@ -96,7 +96,11 @@ fn a_node_without_memory_takes_no_more_and_nobody_dies_of_it() {
     assert!(count(full, "no_room") >= 2000 && count(full, "moved") + count(full, "no_room") >= 6000, "{full}");
     assert!(count(free, "moved") >= 2000 && count(free, "no_room") == 0, "{free}");
     assert!(outcome.stderr.starts_with("status 3\nstatus 0\nstatus "), "{}", outcome.stderr);
-    assert!(outcome.stderr.ends_with("status 0\n") || outcome.stderr.contains("\nstatus 0\nmoves"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.ends_with("status 0\n") || outcome.stderr.contains("\nstatus 0\nmoves"),
+        "{}",
+        outcome.stderr
+    );
     let sums: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("checksum")).collect();
     assert!(sums.len() == 2 && sums[0] == sums[1], "{sums:?}");
 }
