@@ -137,7 +137,7 @@ fn a_running_process_is_watched_until_it_dies() {
     target.wait().expect("an end");
     assert_eq!(end(&mut child), 0);
     let value = json(&std::fs::read_to_string(&file).expect("the file"));
-    assert_eq!(value["memory"][0]["pid"].as_u64(), target.id().into(), "its memory as it was last seen");
+    assert_eq!(value["memory"][0]["pid"].as_u64(), Some(u64::from(target.id())), "its memory as it was last seen");
     let gone = run(&["stat", "--pid", &pid]);
     assert!(gone.code == 1 && gone.stderr.contains(&pid), "{}", gone.stderr);
 }

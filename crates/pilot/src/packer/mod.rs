@@ -361,10 +361,10 @@ impl Packer {
         packing: &Packing,
         conductor: &mut dyn Conductor,
     ) {
-        let changes = found
-            .into_iter()
-            .zip(&packing.nodes)
-            .filter(|((unit, ..), nodes)| self.held.get(unit).map_or(NodeSet::default(), |held| held.nodes) != **nodes);
+        // Whoever is not held runs wherever it may.
+        let now = |unit: &Unit, demand: &Demand| self.held.get(unit).map_or(demand.allowed, |held| held.nodes);
+        let changes = found.into_iter().zip(&packing.nodes);
+        let changes = changes.filter(|((unit, _, demand, _), nodes)| now(unit, demand) != **nodes);
         let changes: Vec<_> = changes.collect();
         self.counters.decisions += 1;
         let decision = self.counters.decisions;
