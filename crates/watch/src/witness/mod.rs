@@ -21,7 +21,7 @@ const SHARE: u32 = 20;
 /// And is not done more often.
 const EVERY: Duration = Duration::from_secs(2);
 /// Niceness of the thread that asks.
-const NICE: libc::c_int = 15;
+const NICE: libc::c_int = 5;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -97,11 +97,9 @@ fn start(scratch: Scratch) -> Option<(SyncSender<Question>, Receiver<Testimony>)
         // SAFETY: takes numbers; of Linux's threads each has a niceness of its own, which those that it starts inherit.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
         for question in asked {
-            let testimony = Testimony {
-                pid: question.pid,
-                recorded: recording::objects(question.pid, &question.recorders, &scratch),
-                balanced: balancing::ask(question.pid, &question.socket),
-            };
+            let balanced = balancing::ask(question.pid, &question.socket);
+            let recorded = recording::objects(question.pid, &question.recorders, &scratch);
+            let testimony = Testimony { pid: question.pid, recorded, balanced };
             if answers.send(testimony).is_err() {
                 return;
             }
