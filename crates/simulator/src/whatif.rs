@@ -137,7 +137,8 @@ impl Answer {
 }
 
 impl Question {
-    /// Simulates the program as it is and as it would be, with all samples and with parts of them left out. `on_step` hears which share is done, from any thread.
+    /// Simulates the program as it is and as it would be, with all samples and with parts of them left out. `on_step` hears which share is done, from
+    /// any thread.
     ///
     /// # Errors
     /// If the recording cannot be simulated on that machine, or a wish cannot be granted there.
