@@ -120,10 +120,13 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
     units
 }
 
-/// A leaf with a cpuset, all of whose processes are ours to place, and none of which has bound its threads more narrowly: older kernels forget such masks
-/// when the cpuset changes.
+/// A leaf with a cpuset written into it, all of whose processes are ours to place, and none of which has bound its threads more narrowly: older kernels
+/// forget such masks when the cpuset changes. One that only inherits its cpuset is not touched: the kernel lets nobody empty it again (ENOSPC).
 fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
+    if cpuset.cpus.is_empty() || cpuset.mems.is_empty() {
+        return false;
+    }
     let members = cgroup::members(folder);
     let is_free = |pid: &u32| affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
