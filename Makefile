@@ -3,11 +3,13 @@
 NUMAPILOT := target/release/numapilot
 BUILD := build
 CARGO_FLAGS := --locked
+# A workspace of its own that builds beside everything else.
+QUERY := --manifest-path crates/query/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
 DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build demo lab lab-pilot test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
+.PHONY: all build query demo lab lab-pilot test bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
 
 all: build
 
@@ -22,6 +24,7 @@ help:
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
 	@echo "make page    the HTML report's script, after a change in web/"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
+	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 
 setup-demo:
 	@tools/setup demo
@@ -38,6 +41,10 @@ setup-web:
 
 build: setup-demo
 	@cargo build --release $(CARGO_FLAGS) -p numapilot
+
+# The SQL engine is large, so it is a program of its own, which `numapilot query` starts.
+query: build
+	@cargo build --release $(CARGO_FLAGS) $(QUERY)
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
 workloads: build
@@ -61,9 +68,10 @@ lab-pilot: build setup-lab
 
 test: setup-test workloads
 	@cargo test $(CARGO_FLAGS) --workspace --no-fail-fast
+	@cargo test $(CARGO_FLAGS) $(QUERY) --no-fail-fast
 	@$(MAKE) --no-print-directory -C workloads check OUT=$(CURDIR)/$(BUILD)/native
 
-bench: setup-bench workloads
+bench: setup-bench workloads query
 	@tools/bench $(NUMAPILOT) $(BUILD)
 
 # Options in EXPERIMENTS: --quick, --for SECONDS, names of programs.
@@ -74,13 +82,15 @@ lint: setup-demo setup-web
 	@cd web && npm run --silent check
 	@cargo fmt --all --check
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+	@cargo fmt --manifest-path crates/query/Cargo.toml --check
+	@cargo clippy $(CARGO_FLAGS) $(QUERY) --all-targets -- -D warnings
 
 # The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
 page: setup-web
 	@cd web && npm run --silent build
 
 fuzz:
-	@for target in wire chunks tables meta perf_records perf_files; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
+	@for target in wire chunks tables meta perf_records perf_files capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
 	@rm -rf $(BUILD)

@@ -4,6 +4,7 @@ mod balance;
 mod check;
 mod compare;
 mod measure;
+mod query;
 mod run;
 mod service;
 mod watch;
@@ -32,6 +33,7 @@ pub use measure::MeasureOrder;
 pub use measure::MeasurePages;
 pub use measure::MeasurePart;
 pub use measure::MeasurePicture;
+pub use query::QueryArgs;
 pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
@@ -78,6 +80,9 @@ pub enum Command {
     Import(ImportArgs),
     /// Show a recording: which objects are accessed remotely, by which threads, and when
     Report(Box<ReportArgs>),
+    /// Ask a trace, or a fleet of traces, in SQL
+    #[command(disable_help_flag = true)]
+    Query(QueryArgs),
     /// Run a recorded or described program on a simulated machine, under one placement policy or several
     Simulate(Box<SimulateArgs>),
     /// Predict what another placement of some objects would do to a recorded program

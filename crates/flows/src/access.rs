@@ -1,6 +1,7 @@
-//! Accesses in memory: one column per field, rows in order of program time, and the two orders of them (by thread, by object).
+//! Accesses in memory: rows in order of program time, and the two orders of them (by thread, by object).
 //!
-//! A row costs 45 bytes and each order 4 more. Rows that share a time keep the order in which they really happened.
+//! A row costs 56 bytes and each order 4 more. Rows are kept whole, not by column: a flow picks rows that lie far apart, and one row is then one
+//! miss of the cache and not thirteen. Rows that share a time keep the order in which they really happened.
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
@@ -104,108 +105,103 @@ impl AccessRef {
     }
 }
 
-/// The columns.
+/// One access, packed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    time: u64,
+    address: u64,
+    thread: u32,
+    object: u32,
+    location: u32,
+    stack: u32,
+    weight: u32,
+    /// 0: its own weight.
+    cluster: f32,
+    latency: u32,
+    cpu: u32,
+    node: u16,
+    home: u16,
+    flags: u8,
+}
+
+/// The rows.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
-    time: Vec<u64>,
-    address: Vec<u64>,
-    thread: Vec<u32>,
-    object: Vec<u32>,
-    location: Vec<u32>,
-    stack: Vec<u32>,
-    weight: Vec<u32>,
-    /// Empty where every cache line was simulated.
-    cluster: Vec<f32>,
-    latency: Vec<u32>,
-    cpu: Vec<u32>,
-    node: Vec<u16>,
-    home: Vec<u16>,
-    flags: Vec<u8>,
+    rows: Vec<Row>,
 }
 
 impl Accesses {
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.time.len()
+        self.rows.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.time.is_empty()
+        self.rows.is_empty()
     }
 
     /// Makes room for `rows` more rows.
     pub fn reserve(&mut self, rows: usize) {
-        self.time.reserve(rows);
-        self.address.reserve(rows);
-        self.thread.reserve(rows);
-        self.object.reserve(rows);
-        self.location.reserve(rows);
-        self.stack.reserve(rows);
-        self.weight.reserve(rows);
-        self.latency.reserve(rows);
-        self.cpu.reserve(rows);
-        self.node.reserve(rows);
-        self.home.reserve(rows);
-        self.flags.reserve(rows);
+        self.rows.reserve(rows);
     }
 
-    /// Appends a row; its `row` field is ignored.
+    /// Appends a row; its `row` and `cluster` fields are ignored.
     pub fn push(&mut self, access: &AccessRef) {
-        self.time.push(access.time.0);
-        self.address.push(access.address.0);
-        self.thread.push(access.thread.0);
-        self.object.push(access.object.map_or(NO_OBJECT, |o| o.0));
-        self.location.push(access.location.0);
-        self.stack.push(access.stack.0);
-        self.weight.push(access.weight);
-        self.latency.push(access.latency_cycles.unwrap_or(NO_LATENCY));
-        self.cpu.push(access.cpu.map_or(NO_CPU, |c| c.0));
-        self.node.push(access.node.map_or(NO_NODE, |n| n.0));
-        self.home.push(access.home.map_or(NO_NODE, |n| n.0));
-        let mut flags = (access.level as u8) << LEVEL_SHIFT;
-        flags |= if access.is_write { FLAG_WRITE } else { 0 };
-        flags |= if access.is_atomic { FLAG_ATOMIC } else { 0 };
-        flags |= if access.is_range { FLAG_RANGE } else { 0 };
-        self.flags.push(flags);
+        self.rows.push(Row {
+            time: access.time.0,
+            address: access.address.0,
+            thread: access.thread.0,
+            object: access.object.map_or(NO_OBJECT, |o| o.0),
+            location: access.location.0,
+            stack: access.stack.0,
+            weight: access.weight,
+            cluster: 0.0,
+            latency: access.latency_cycles.unwrap_or(NO_LATENCY),
+            cpu: access.cpu.map_or(NO_CPU, |c| c.0),
+            node: access.node.map_or(NO_NODE, |n| n.0),
+            home: access.home.map_or(NO_NODE, |n| n.0),
+            flags: flags(access.is_write, access.is_atomic, access.is_range, access.level),
+        });
     }
 
     /// Appends rows of the table.
-    pub(crate) fn append(&mut self, mut columns: AccessColumns) {
-        self.reserve(columns.len());
-        let flags = |row: usize| {
-            let bit = |set: bool, flag: u8| if set { flag } else { 0 };
-            bit(columns.is_write[row], FLAG_WRITE)
-                | bit(columns.is_atomic[row], FLAG_ATOMIC)
-                | bit(columns.is_range[row], FLAG_RANGE)
-                | (level_from_number(columns.level[row]) as u8) << LEVEL_SHIFT
+    pub(crate) fn append(&mut self, columns: &AccessColumns) {
+        let row = |row: usize| Row {
+            time: columns.time_ns[row],
+            address: columns.address[row],
+            thread: columns.thread[row],
+            object: columns.object[row].unwrap_or(NO_OBJECT),
+            location: columns.location[row],
+            stack: columns.stack[row],
+            weight: columns.weight[row],
+            cluster: 0.0,
+            latency: columns.latency_cycles[row].unwrap_or(NO_LATENCY),
+            cpu: columns.cpu[row].unwrap_or(NO_CPU),
+            node: columns.node[row].unwrap_or(NO_NODE),
+            home: columns.home[row].unwrap_or(NO_NODE),
+            flags: flags(
+                columns.is_write[row],
+                columns.is_atomic[row],
+                columns.is_range[row],
+                level_from_number(columns.level[row]),
+            ),
         };
-        self.flags.extend((0..columns.len()).map(flags));
-        self.object.extend(columns.object.iter().map(|object| object.unwrap_or(NO_OBJECT)));
-        self.latency.extend(columns.latency_cycles.iter().map(|latency| latency.unwrap_or(NO_LATENCY)));
-        self.cpu.extend(columns.cpu.iter().map(|cpu| cpu.unwrap_or(NO_CPU)));
-        self.node.extend(columns.node.iter().map(|node| node.unwrap_or(NO_NODE)));
-        self.home.extend(columns.home.iter().map(|home| home.unwrap_or(NO_NODE)));
-        self.time.append(&mut columns.time_ns);
-        self.address.append(&mut columns.address);
-        self.thread.append(&mut columns.thread);
-        self.location.append(&mut columns.location);
-        self.stack.append(&mut columns.stack);
-        self.weight.append(&mut columns.weight);
+        self.rows.extend((0..columns.len()).map(row));
     }
 
     /// Whether every access names an object and a thread that are there; says which does not.
     pub(crate) fn check(&self, objects: usize, threads: usize) -> Result<(), String> {
-        let bad_object = self.object.iter().position(|&object| object != NO_OBJECT && object as usize >= objects);
-        if let Some(row) = bad_object {
-            return Err(format!("access {row} names object {}, and there are {objects}", self.object[row]));
-        }
-        match self.thread.iter().position(|&thread| thread as usize >= threads) {
-            Some(row) => Err(format!("access {row} names thread {}, and there are {threads}", self.thread[row])),
-            None => Ok(()),
-        }
+        let bad_object = |row: &Row| row.object != NO_OBJECT && row.object as usize >= objects;
+        let bad_thread = |row: &Row| row.thread as usize >= threads;
+        let Some(at) = self.rows.iter().position(|row| bad_object(row) || bad_thread(row)) else { return Ok(()) };
+        let row = &self.rows[at];
+        Err(match bad_object(row) {
+            true => format!("access {at} names object {}, and there are {objects}", row.object),
+            false => format!("access {at} names thread {}, and there are {threads}", row.thread),
+        })
     }
 
     /// The row, put together.
@@ -215,87 +211,107 @@ impl Accesses {
     #[inline]
     #[must_use]
     pub fn get(&self, row: usize) -> AccessRef {
-        let flags = self.flags[row];
-        AccessRef {
-            row: row as u32,
-            time: TimeNs(self.time[row]),
-            thread: ThreadIndex(self.thread[row]),
-            object: some_unless(self.object[row], NO_OBJECT).map(ObjectId),
-            address: VirtAddr(self.address[row]),
-            location: LocationId(self.location[row]),
-            stack: StackId(self.stack[row]),
-            cpu: some_unless(self.cpu[row], NO_CPU).map(CpuId),
-            node: some_unless(self.node[row], NO_NODE).map(NodeId),
-            home: some_unless(self.home[row], NO_NODE).map(NodeId),
-            is_write: flags & FLAG_WRITE != 0,
-            is_atomic: flags & FLAG_ATOMIC != 0,
-            is_range: flags & FLAG_RANGE != 0,
-            level: level_from_number(flags >> LEVEL_SHIFT),
-            latency_cycles: some_unless(self.latency[row], NO_LATENCY),
-            weight: self.weight[row],
-            cluster: self.cluster.get(row).map_or_else(|| f64::from(self.weight[row]), |&weight| f64::from(weight)),
-        }
+        self.rows[row].unpacked(row as u32)
     }
 
     /// Rows in order of time.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
-        (0..self.len()).map(|row| self.get(row))
+        self.walk(0..self.rows.len() as u32)
+    }
+
+    /// The rows of these numbers; skipping some of them costs nothing.
+    pub(crate) fn walk<R: ExactSizeIterator<Item = u32>>(&self, numbers: R) -> Walk<'_, R> {
+        Walk { accesses: self, numbers }
     }
 
     /// Puts the rows in order of time, keeping the present order among equals.
     pub fn sort_by_time(&mut self) {
-        if self.time.is_sorted() {
-            return;
+        if !self.rows.is_sorted_by_key(|row| row.time) {
+            self.rows.sort_by_key(|row| row.time);
         }
-        let mut rows: Vec<u32> = (0..self.len() as u32).collect();
-        rows.sort_by_key(|&row| self.time[row as usize]);
-        permute(&mut self.time, &rows);
-        permute(&mut self.address, &rows);
-        permute(&mut self.thread, &rows);
-        permute(&mut self.object, &rows);
-        permute(&mut self.location, &rows);
-        permute(&mut self.stack, &rows);
-        permute(&mut self.weight, &rows);
-        permute(&mut self.latency, &rows);
-        permute(&mut self.cpu, &rows);
-        permute(&mut self.node, &rows);
-        permute(&mut self.home, &rows);
-        permute(&mut self.flags, &rows);
     }
 
     /// Finds the weight of each row's cluster: all samples of one cache line in one address space. `space` tells a thread's.
     /// To be called when the rows have their final order.
     pub(crate) fn cluster_by_line(&mut self, space: impl Fn(ThreadIndex) -> u32) {
-        let key = |row: usize| (space(ThreadIndex(self.thread[row])), self.address[row] / LINE_BYTES);
+        let key = |row: &Row| (space(ThreadIndex(row.thread)), row.address / LINE_BYTES);
         let mut weights: HashMap<(u32, u64), f32> = HashMap::new();
-        for row in 0..self.len() {
-            *weights.entry(key(row)).or_default() += self.weight[row] as f32;
+        for row in &self.rows {
+            *weights.entry(key(row)).or_default() += row.weight as f32;
         }
-        self.cluster = (0..self.len()).map(|row| weights[&key(row)]).collect();
-    }
-
-    /// Time stamps of all rows, in nanoseconds of program time.
-    #[must_use]
-    pub fn times(&self) -> &[u64] {
-        &self.time
+        for row in &mut self.rows {
+            row.cluster = weights[&key(row)];
+        }
     }
 
     pub(crate) fn thread_order(&self) -> Order {
-        Order::new(&self.thread)
+        Order::new(self.rows.len(), |row| self.rows[row].thread)
     }
 
     pub(crate) fn object_order(&self) -> Order {
-        Order::new(&self.object)
+        Order::new(self.rows.len(), |row| self.rows[row].object)
     }
+}
+
+/// Rows by their numbers. What is skipped is not put together: a flow that is handed out in batches goes on where the last one ended.
+pub(crate) struct Walk<'a, R> {
+    accesses: &'a Accesses,
+    numbers: R,
+}
+
+impl<R: ExactSizeIterator<Item = u32>> Iterator for Walk<'_, R> {
+    type Item = AccessRef;
+
+    #[inline]
+    fn next(&mut self) -> Option<AccessRef> {
+        self.numbers.next().map(|row| self.accesses.get(row as usize))
+    }
+
+    #[inline]
+    fn nth(&mut self, count: usize) -> Option<AccessRef> {
+        self.numbers.nth(count).map(|row| self.accesses.get(row as usize))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.numbers.size_hint()
+    }
+}
+
+impl<R: ExactSizeIterator<Item = u32>> ExactSizeIterator for Walk<'_, R> {}
+
+impl Row {
+    #[inline]
+    fn unpacked(&self, row: u32) -> AccessRef {
+        AccessRef {
+            row,
+            time: TimeNs(self.time),
+            thread: ThreadIndex(self.thread),
+            object: some_unless(self.object, NO_OBJECT).map(ObjectId),
+            address: VirtAddr(self.address),
+            location: LocationId(self.location),
+            stack: StackId(self.stack),
+            cpu: some_unless(self.cpu, NO_CPU).map(CpuId),
+            node: some_unless(self.node, NO_NODE).map(NodeId),
+            home: some_unless(self.home, NO_NODE).map(NodeId),
+            is_write: self.flags & FLAG_WRITE != 0,
+            is_atomic: self.flags & FLAG_ATOMIC != 0,
+            is_range: self.flags & FLAG_RANGE != 0,
+            level: level_from_number(self.flags >> LEVEL_SHIFT),
+            latency_cycles: some_unless(self.latency, NO_LATENCY),
+            weight: self.weight,
+            cluster: if self.cluster > 0.0 { f64::from(self.cluster) } else { f64::from(self.weight) },
+        }
+    }
+}
+
+fn flags(is_write: bool, is_atomic: bool, is_range: bool, level: Level) -> u8 {
+    let bit = |set: bool, flag: u8| if set { flag } else { 0 };
+    bit(is_write, FLAG_WRITE) | bit(is_atomic, FLAG_ATOMIC) | bit(is_range, FLAG_RANGE) | (level as u8) << LEVEL_SHIFT
 }
 
 #[inline]
 fn some_unless<T: PartialEq + Copy>(value: T, none: T) -> Option<T> {
     (value != none).then_some(value)
-}
-
-fn permute<T: Copy>(column: &mut Vec<T>, rows: &[u32]) {
-    *column = rows.iter().map(|&row| column[row as usize]).collect();
 }
 
 /// The level with this number; unknown numbers are [`Level::Unknown`].
@@ -321,10 +337,12 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    fn new(keys: &[u32]) -> Order {
-        let groups = keys.iter().filter(|&&key| key != u32::MAX).max().map_or(0, |&key| key as usize + 1);
+    /// `key` of each of `rows` rows.
+    fn new(rows: usize, key: impl Fn(usize) -> u32) -> Order {
+        let keyed = || (0..rows).map(|row| (row, key(row))).filter(|&(_, key)| key != u32::MAX);
+        let groups = keyed().map(|(_, key)| key as usize + 1).max().unwrap_or(0);
         let mut starts = vec![0u32; groups + 1];
-        for &key in keys.iter().filter(|&&key| key != u32::MAX) {
+        for (_, key) in keyed() {
             starts[key as usize + 1] += 1;
         }
         for group in 0..groups {
@@ -332,7 +350,7 @@ impl Order {
         }
         let mut next = starts.clone();
         let mut rows = vec![0u32; starts[groups] as usize];
-        for (row, &key) in keys.iter().enumerate().filter(|&(_, &key)| key != u32::MAX) {
+        for (row, key) in keyed() {
             rows[next[key as usize] as usize] = row as u32;
             next[key as usize] += 1;
         }
@@ -345,5 +363,82 @@ impl Order {
             (Some(&from), Some(&to)) => &self.rows[from as usize..to as usize],
             _ => &[],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(rows: u32) -> Accesses {
+        let mut accesses = Accesses::default();
+        for row in 0..rows {
+            let object = (row % 3 > 0).then_some(ObjectId(row % 7));
+            // Times that repeat, and go back once in a while.
+            let time = TimeNs(u64::from(row / 2 + 5 * (row % 11)));
+            let (thread, weight, node) = (ThreadIndex(row % 4), row + 1, (row % 5 > 0).then_some(NodeId(3)));
+            let (is_write, level) = (row % 2 == 0, Level::PeerCache);
+            accesses.push(&AccessRef {
+                time,
+                thread,
+                object,
+                weight,
+                node,
+                is_write,
+                level,
+                ..AccessRef::at(u64::from(row) * 64)
+            });
+        }
+        accesses
+    }
+
+    #[test]
+    fn rows_come_back_as_they_were_given_and_in_order_of_time() {
+        let mut accesses = made(100);
+        let given: Vec<AccessRef> = accesses.iter().collect();
+        assert_eq!(
+            (given[5].weight, given[5].object, given[5].node, given[6].node),
+            (6, Some(ObjectId(5)), None, Some(NodeId(3)))
+        );
+        assert!(
+            given[4].is_write && !given[5].is_write && given[5].level == Level::PeerCache && given[5].cpu.is_none()
+        );
+        accesses.sort_by_time();
+        let mut expected = given;
+        expected.sort_by_key(|access| access.time);
+        for (row, (found, expected)) in accesses.iter().zip(&expected).enumerate() {
+            assert_eq!(found, AccessRef { row: row as u32, ..*expected });
+        }
+    }
+
+    #[test]
+    fn a_walk_that_goes_on_in_pieces_sees_every_row_once() {
+        let accesses = made(100);
+        let order = accesses.thread_order();
+        let rows = order.group(2);
+        let whole: Vec<u32> = accesses.walk(rows.iter().copied()).map(|access| access.row).collect();
+        assert_eq!(whole, rows);
+        for piece in [1, 3, 24, 25, 26] {
+            let mut pieces = Vec::new();
+            while pieces.len() < rows.len() {
+                let rest = accesses.walk(rows.iter().copied()).skip(pieces.len());
+                assert_eq!(rest.len(), rows.len() - pieces.len());
+                pieces.extend(rest.take(piece).map(|access| access.row));
+            }
+            assert_eq!(pieces, whole);
+        }
+        assert_eq!(accesses.walk(0..100).nth(99).map(|access| access.row), Some(99));
+        assert!(accesses.walk(0..100).nth(100).is_none());
+    }
+
+    #[test]
+    fn samples_of_one_line_in_one_space_are_one_cluster() {
+        let mut accesses = Accesses::default();
+        for (thread, address, weight) in [(0, 0, 2), (1, 63, 3), (2, 32, 10), (0, 64, 1)] {
+            accesses.push(&AccessRef { thread: ThreadIndex(thread), weight, ..AccessRef::at(address) });
+        }
+        assert_eq!(accesses.iter().map(|access| access.cluster).collect::<Vec<_>>(), [2.0, 3.0, 10.0, 1.0]);
+        accesses.cluster_by_line(|thread| thread.0 / 2);
+        assert_eq!(accesses.iter().map(|access| access.cluster).collect::<Vec<_>>(), [5.0, 5.0, 10.0, 1.0]);
     }
 }

@@ -84,7 +84,7 @@ fn read_accesses(dir: &Path, reader: &TraceReader) -> Result<Accesses, FlowError
     }
     let mut accesses = Accesses::default();
     while let Some(group) = table.next_group()? {
-        accesses.append(group);
+        accesses.append(&group);
     }
     Ok(accesses)
 }

@@ -162,12 +162,12 @@ impl Trace {
 
     /// Thread Event Flow: the thread's accesses in order of time; empty for an unknown thread.
     pub fn tef(&self, thread: ThreadIndex) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
-        self.by_thread.group(thread.0).iter().map(|&row| self.tables.accesses.get(row as usize))
+        self.tables.accesses.walk(self.by_thread.group(thread.0).iter().copied())
     }
 
     /// Object Event Flow: the instance's accesses in order of time; empty for an unknown object.
     pub fn oef(&self, object: ObjectId) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
-        self.by_object.group(object.0).iter().map(|&row| self.tables.accesses.get(row as usize))
+        self.tables.accesses.walk(self.by_object.group(object.0).iter().copied())
     }
 
     pub(crate) fn rows_of_thread(&self, thread: ThreadIndex) -> &[u32] {

@@ -18,6 +18,7 @@ mod numactl;
 mod objects;
 mod plan;
 mod planned;
+mod query;
 mod record;
 mod report;
 mod run;
@@ -47,6 +48,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Query(arguments) => query::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Whatif(arguments) => whatif::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Compare(arguments) => compare::run(&arguments),

@@ -16,7 +16,7 @@ use super::pages::CheckedPages;
 use super::rows::Table;
 use super::schema::ROWS_PER_GROUP;
 use super::write::checksum;
-use crate::meta::{META_FILE, Meta};
+use crate::meta::{META_FILE, Meta, TableInfo};
 
 /// Larger row groups are refused: a few bytes can claim billions of nulls. Ours hold at most [`ROWS_PER_GROUP`].
 const MAX_ROWS_PER_GROUP: usize = 16 * ROWS_PER_GROUP;
@@ -51,9 +51,25 @@ impl TraceReader {
     /// # Errors
     /// If the file is missing, changed, damaged or lacks a column.
     pub fn table<T: Table>(&self) -> Result<TableReader<T>, TableError> {
-        let path = self.folder.join(format!("{}.parquet", T::NAME));
+        let (path, info) = self.checked(T::NAME)?;
+        let reader = TableReader::open(&path)?;
+        if reader.rows() != info.rows {
+            return Err(TableError::Damaged {
+                path,
+                why: format!("has {} rows instead of {}", reader.rows(), info.rows),
+            });
+        }
+        Ok(reader)
+    }
+
+    /// A table's file and what `meta.json` says of it, after checking that its size and checksum are as written there: for other readers of Parquet.
+    ///
+    /// # Errors
+    /// If `meta.json` does not list it, or the file is missing, changed or damaged.
+    pub fn checked(&self, table: &str) -> Result<(PathBuf, TableInfo), TableError> {
+        let path = self.folder.join(format!("{table}.parquet"));
         let damaged = |why: String| TableError::Damaged { path: path.clone(), why };
-        let Some(info) = self.meta.tables.get(T::NAME) else {
+        let Some(&info) = self.meta.tables.get(table) else {
             return Err(damaged("meta.json does not list it".into()));
         };
         let bytes = std::fs::metadata(&path).map_err(|error| damaged(format!("cannot be read ({error})")))?.len();
@@ -63,11 +79,7 @@ impl TraceReader {
         if checksum(&path)?.1 != info.crc32 {
             return Err(damaged("was changed since it was written (its checksum differs)".into()));
         }
-        let reader = TableReader::open(&path)?;
-        if reader.rows() != info.rows {
-            return Err(damaged(format!("has {} rows instead of {}", reader.rows(), info.rows)));
-        }
-        Ok(reader)
+        Ok((path, info))
     }
 
     /// Reads a whole table.

@@ -1,0 +1,39 @@
+//! `numapilot query`: starts `numapilot-query`, which has the SQL engine in it. It is looked for beside this program, then on the path.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use clap::CommandFactory;
+
+use crate::args::Arguments;
+use crate::args::QueryArgs;
+use crate::output;
+
+const ENGINE: &str = "numapilot-query";
+
+/// Becomes the engine; returns only where that fails, or where only help was asked for and there is no engine.
+pub fn run(arguments: &QueryArgs) -> Result<ExitCode> {
+    let beside = std::env::current_exe().ok().map(|path| path.with_file_name(ENGINE)).filter(|path| path.is_file());
+    let program = beside.unwrap_or_else(|| PathBuf::from(ENGINE));
+    let error = Command::new(&program).args(&arguments.arguments).exec();
+    if error.kind() != ErrorKind::NotFound {
+        return Err(error).with_context(|| format!("cannot start {}", program.display()));
+    }
+    let wants_help = |argument: &&OsStr| ["-h", "--help"].iter().any(|help| argument == help);
+    if arguments.arguments.iter().map(|argument| argument.as_os_str()).any(|argument| wants_help(&argument)) {
+        let mut command = Arguments::command();
+        let query = command.find_subcommand_mut("query").expect("this command");
+        return output::print(&query.render_help().to_string()).map(|()| ExitCode::SUCCESS);
+    }
+    bail!(
+        "{ENGINE}, which has the SQL engine in it, is neither beside numapilot nor on the path. In the source tree, `make query` builds it (some \
+         minutes); then copy target/release/{ENGINE} beside numapilot"
+    )
+}

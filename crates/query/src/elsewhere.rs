@@ -1,0 +1,126 @@
+//! The same tables and views in other engines: what to say to DuckDB, Spark and Polars so that they read a trace or a fleet as we do.
+
+use std::fmt::Write;
+
+use numapilot_trace::tables::{AccessColumns, Table, all_tables};
+
+use crate::source::Source;
+use crate::table::ROW;
+use crate::views;
+
+/// Another engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// SQL for DuckDB
+    Duckdb,
+    /// Python for Spark, which takes a session `spark`
+    Spark,
+    /// Python for Polars, which makes an SQLContext `ctx`
+    Polars,
+}
+
+/// What makes the tables and views of `source` in that engine.
+#[must_use]
+pub fn text(engine: Engine, source: &Source) -> String {
+    match engine {
+        Engine::Duckdb => duckdb(source),
+        Engine::Spark => spark(source),
+        Engine::Polars => polars(source),
+    }
+}
+
+/// The files of a table, as a pattern that all three understand.
+fn files(source: &Source, table: &str) -> String {
+    let between = if source.is_fleet { "host=*/run=*/" } else { "" };
+    format!("{}/{between}{table}.parquet", source.folder.display())
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn duckdb(source: &Source) -> String {
+    let mut out = String::new();
+    for (name, _) in all_tables() {
+        let mut options = vec![quoted(&files(source, name))];
+        if source.is_fleet {
+            options.push("hive_partitioning = true, hive_types_autocast = false, union_by_name = true".to_owned());
+        }
+        let mut columns = "*".to_owned();
+        if name == AccessColumns::NAME {
+            options.push("file_row_number = true".to_owned());
+            columns = format!("* exclude (file_row_number), file_row_number as {ROW}");
+        }
+        let _ = writeln!(
+            out,
+            "create or replace view {name} as select {columns} from read_parquet({});",
+            options.join(", ")
+        );
+    }
+    for view in views::ALL {
+        let _ = writeln!(out, "create or replace view {} as\n{};", view.name, view.query(source.is_fleet));
+    }
+    out
+}
+
+fn spark(source: &Source) -> String {
+    // Hosts and runs are names, also where they look like numbers or dates.
+    let mut out = "spark.conf.set(\"spark.sql.sources.partitionColumnTypeInference.enabled\", \"false\")\n".to_owned();
+    let base = python_text(&source.folder.display().to_string());
+    for (name, _) in all_tables() {
+        let mut read = "spark.read".to_owned();
+        if source.is_fleet {
+            let _ = write!(read, ".option(\"basePath\", {base})");
+        }
+        let _ = write!(read, ".parquet({})", python_text(&files(source, name)));
+        if name == AccessColumns::NAME {
+            // Known where files are read, and not through a view.
+            let _ = write!(read, ".selectExpr(\"*\", \"_metadata.row_index as {ROW}\")");
+        }
+        let _ = writeln!(out, "{read}.createOrReplaceTempView(\"{name}\")");
+    }
+    for view in views::ALL {
+        let _ = writeln!(
+            out,
+            "spark.sql(\"\"\"\n{}\n\"\"\").createOrReplaceTempView(\"{}\")",
+            view.query(source.is_fleet),
+            view.name
+        );
+    }
+    out
+}
+
+fn polars(source: &Source) -> String {
+    let mut out = "import polars as pl\n\nctx = pl.SQLContext()\n".to_owned();
+    for (name, _) in all_tables() {
+        let path = python_text(&files(source, name));
+        let mut scan = match source.is_fleet {
+            true => format!(
+                "pl.scan_parquet({path}, hive_partitioning=True, hive_schema={{\"host\": pl.String, \"run\": pl.String}})"
+            ),
+            false => format!("pl.scan_parquet({path}, glob=False)"),
+        };
+        if name == AccessColumns::NAME {
+            let row = if source.is_fleet {
+                "pl.int_range(pl.len()).over(\"host\", \"run\")"
+            } else {
+                "pl.int_range(pl.len())"
+            };
+            let _ = write!(scan, ".with_columns({row}.alias(\"{ROW}\"))");
+        }
+        let _ = writeln!(out, "ctx.register(\"{name}\", {scan})");
+    }
+    for view in views::ALL {
+        let _ = writeln!(
+            out,
+            "ctx.register(\"{}\", ctx.execute(\"\"\"\n{}\n\"\"\"))",
+            view.name,
+            view.query(source.is_fleet)
+        );
+    }
+    out
+}
+
+fn python_text(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

@@ -1,0 +1,206 @@
+//! `numapilot-query`, which `numapilot query` starts: arguments, signals, files; the rest is in the library.
+//!
+//! Exit codes: 0 success; 1 failure; 2 wrong usage; 130 interrupted (nothing half-written is left).
+
+mod args;
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use futures::StreamExt;
+use numapilot_query::error::QueryError;
+use numapilot_query::output::{self, Format, WriteError};
+use numapilot_query::session::{Limits, Parameters, Query};
+use numapilot_query::source::Source;
+use numapilot_query::{elsewhere, ready, views};
+use tokio::signal::unix::{SignalKind, signal};
+
+use args::Arguments;
+
+/// Plans of deeply nested queries take much stack, the more so without optimisation.
+const STACK_BYTES: usize = 64 << 20;
+
+fn main() -> ExitCode {
+    restore_sigpipe();
+    let arguments = Arguments::parse();
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || run(&arguments));
+    let done = worker.map(std::thread::JoinHandle::join);
+    match done {
+        Ok(Ok(Ok(code))) => code,
+        Ok(Ok(Err(error))) => failed(&error.to_string()),
+        Ok(Err(_)) => failed("a mistake in the engine (above); please report it with the query"),
+        Err(error) => failed(&format!("cannot start a thread: {error}")),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    let _ = writeln!(stderr(), "numapilot: {why}");
+    ExitCode::FAILURE
+}
+
+/// `numapilot query ... | head` must end quietly, as other tools do.
+fn restore_sigpipe() {
+    // SAFETY: called before any thread exists; setting a signal's default disposition has no other precondition.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
+    if arguments.list {
+        say(&list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let source = Source::open(arguments.trace.as_deref().unwrap_or(Path::new(".")))?;
+    if let Some(first) = source.unfinished.first() {
+        let count = source.unfinished.len();
+        let _ =
+            writeln!(stderr(), "numapilot: left out {count} unfinished traces (no meta.json): {} ...", first.display());
+    }
+    if let Some(engine) = arguments.views_for {
+        say(&elsewhere::text(engine, &source))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (sql, parameters) = question(arguments, &source)?;
+    let threads = arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let limits = Limits { memory_mib: arguments.memory.unwrap_or_else(half_of_memory_mib), threads };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .map_err(|source| QueryError::Io { action: "start threads for", path: PathBuf::from("the engine"), source })?;
+    let code = runtime.block_on(async {
+        tokio::select! {
+            done = answer(arguments, source, limits, &sql, &parameters) => done.map(|()| ExitCode::SUCCESS),
+            () = interrupted() => Ok(ExitCode::from(130)),
+        }
+    });
+    // Work that cannot be interrupted must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+/// Ctrl-C, or a request to end.
+async fn interrupted() {
+    let both = signal(SignalKind::interrupt()).and_then(|first| Ok((first, signal(SignalKind::terminate())?)));
+    let Ok((mut interrupt, mut terminate)) = both else { return std::future::pending().await };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// What was asked: the SQL and its parameters.
+fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameters), QueryError> {
+    let mut parameters = arguments.set.clone();
+    if let Some(name) = &arguments.run {
+        let ready = ready::find(name, source.is_fleet)?;
+        for name in ready.parameters() {
+            if !parameters.iter().any(|(given, _)| given == name) {
+                parameters.push((name.to_owned(), None));
+            }
+        }
+        return Ok((ready.sql.to_owned(), parameters));
+    }
+    if let Some(sql) = &arguments.sql {
+        return Ok((sql.clone(), parameters));
+    }
+    let path = arguments.file.clone().unwrap_or_else(|| PathBuf::from("-"));
+    let mut sql = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => stdin().read_to_string(&mut sql),
+        false => File::open(&path).and_then(|mut file| file.read_to_string(&mut sql)),
+    };
+    read.map_err(|source| QueryError::Io { action: "read", path, source })?;
+    Ok((sql, parameters))
+}
+
+async fn answer(
+    arguments: &Arguments,
+    source: Source,
+    limits: Limits,
+    sql: &str,
+    parameters: &Parameters,
+) -> Result<(), QueryError> {
+    let query = Query::new(Arc::new(source), limits).await?;
+    if arguments.explain {
+        return say(&query.explain(sql, parameters).await?);
+    }
+    let mut stream = query.run(sql, parameters).await?;
+    let format = arguments.format.unwrap_or_else(|| format_of(arguments.output.as_deref()));
+    let to_stdout = arguments.output.as_deref().is_none_or(|path| path.as_os_str() == "-");
+    let what = arguments
+        .output
+        .as_ref()
+        .filter(|_| !to_stdout)
+        .map_or("standard output".to_owned(), |path| path.display().to_string());
+    let failed = |why: WriteError| QueryError::Write { what: what.clone(), why: why.to_string() };
+    if to_stdout && format == Format::Parquet && stdout().is_terminal() {
+        return Err(failed("Parquet is nothing for a terminal; give -o FILE".into()));
+    }
+    let mut file = match &arguments.output {
+        Some(path) if !to_stdout => Some(beside(path).map_err(|error| failed(error.into()))?),
+        _ => None,
+    };
+    {
+        let out: Box<dyn Write + Send> = match &mut file {
+            Some(file) => Box::new(BufWriter::new(file.as_file_mut())),
+            None => Box::new(BufWriter::new(stdout())),
+        };
+        let mut sink = output::sink(format, &stream.schema(), arguments.rows, out).map_err(failed)?;
+        while let Some(batch) = stream.next().await {
+            sink.take(&batch.map_err(|error| query.told(&error, sql))?).map_err(failed)?;
+        }
+        sink.finish().map_err(failed)?;
+    }
+    if let (Some(file), Some(path)) = (file, &arguments.output) {
+        file.as_file().sync_all().map_err(|error| failed(error.into()))?;
+        file.persist(path).map_err(|error| failed(error.error.into()))?;
+    }
+    Ok(())
+}
+
+/// A new file beside `path`, which takes its place when it is complete, with the rights that a new file has.
+fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let rights = std::fs::Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(".numapilot-query-").permissions(rights).tempfile_in(folder)
+}
+
+fn format_of(output: Option<&Path>) -> Format {
+    output.and_then(Path::extension).and_then(|ending| Format::of_ending(ending.to_str()?)).unwrap_or(Format::Table)
+}
+
+fn say(text: &str) -> Result<(), QueryError> {
+    let written = stdout().lock().write_all(text.as_bytes());
+    written.map_err(|error| QueryError::Write { what: "standard output".to_owned(), why: error.to_string() })
+}
+
+fn list() -> String {
+    let mut text = "Ready-made queries (--run NAME):\n".to_owned();
+    for ready in ready::ALL {
+        text.push_str(&format!("  {:<16} {}\n", ready.name, ready.about()));
+    }
+    text.push_str(
+        "\nViews, over the tables of docs/trace-format.md (`show tables`, `describe NAME` tell their columns):\n",
+    );
+    for view in views::ALL {
+        text.push_str(&format!("  {:<16} {}\n", view.name, view.about()));
+    }
+    text
+}
+
+/// Half of this machine's memory, in MiB.
+fn half_of_memory_mib() -> u64 {
+    const UNKNOWN_KIB: u64 = 4 << 20;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
+    total.unwrap_or(UNKNOWN_KIB) / 2 / 1024
+}

@@ -1,0 +1,44 @@
+//! JSON: an array of objects, one a line; unknown is null.
+
+use std::io::Write;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::json::WriterBuilder;
+use datafusion::arrow::json::writer::LineDelimited;
+
+use super::{Sink, WriteError};
+
+/// Writes JSON.
+pub(super) struct JsonSink<W> {
+    out: W,
+    rows: u64,
+    lines: Vec<u8>,
+}
+
+impl<W: Write> JsonSink<W> {
+    pub fn new(mut out: W) -> Result<JsonSink<W>, WriteError> {
+        out.write_all(b"[")?;
+        Ok(JsonSink { out, rows: 0, lines: Vec::new() })
+    }
+}
+
+impl<W: Write> Sink for JsonSink<W> {
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        self.lines.clear();
+        let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut self.lines);
+        writer.write(batch)?;
+        writer.finish()?;
+        // JSON has no line feeds within a line: they are escaped.
+        for line in self.lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
+            self.out.write_all(line)?;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        self.out.write_all(b"\n]\n")?;
+        Ok(self.out.flush()?)
+    }
+}

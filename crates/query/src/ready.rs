@@ -1,0 +1,92 @@
+//! Ready-made queries: the SQL half of `scripts/`. Those that begin with `fleet-` are for fleets, the others for one trace.
+
+use crate::error::QueryError;
+
+/// A ready-made query.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// Its name, for `--run`.
+    pub name: &'static str,
+    /// Its SQL.
+    pub sql: &'static str,
+}
+
+macro_rules! ready {
+    ($($name:literal),* $(,)?) => {
+        /// Every ready-made query, in the order of `scripts/README.md`.
+        pub const ALL: &[Ready] = &[$(Ready { name: $name, sql: include_str!(concat!("../../../scripts/", $name, ".sql")) }),*];
+    };
+}
+
+ready!(
+    "remote",
+    "types",
+    "pattern",
+    "first-touch",
+    "handover",
+    "read-only",
+    "false-sharing",
+    "allocator-only",
+    "fleet-remote",
+    "fleet-types",
+);
+
+impl Ready {
+    /// What it answers: the comment that it begins with.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.sql.lines().next().unwrap_or_default().trim_start_matches("-- ")
+    }
+
+    /// Names of its parameters, which are null unless set.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        ["site", "object"].into_iter().filter(|name| self.sql.contains(&format!("${name}")))
+    }
+
+    /// Whether it is for fleets.
+    #[must_use]
+    pub fn is_for_fleets(&self) -> bool {
+        self.name.starts_with("fleet-")
+    }
+}
+
+/// The ready-made query of this name, for a trace or a fleet.
+///
+/// # Errors
+/// If there is none, or it is for the other.
+pub fn find(name: &str, is_fleet: bool) -> Result<&'static Ready, QueryError> {
+    let names = || {
+        ALL.iter()
+            .filter(|ready| ready.is_for_fleets() == is_fleet)
+            .map(|ready| ready.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let what = if is_fleet { "a fleet" } else { "a trace" };
+    match ALL.iter().find(|ready| ready.name == name) {
+        Some(ready) if ready.is_for_fleets() == is_fleet => Ok(ready),
+        Some(_) => Err(QueryError::Ready(format!("`{name}` is not for {what}; there are {}", names()))),
+        None => {
+            Err(QueryError::Ready(format!("there is no ready-made query `{name}` for {what}; there are {}", names())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_query_says_what_it_answers() {
+        for ready in ALL {
+            assert!(ready.sql.starts_with("-- ") && ready.about().ends_with('.'), "{}", ready.name);
+        }
+    }
+
+    #[test]
+    fn traces_and_fleets_have_their_own() {
+        assert_eq!(find("types", false).map(|ready| ready.name).ok(), Some("types"));
+        assert!(find("types", true).is_err_and(|error| error.to_string().contains("fleet-types")));
+        assert!(find("nothing", false).is_err_and(|error| error.to_string().contains("allocator-only")));
+    }
+}

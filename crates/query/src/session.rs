@@ -1,0 +1,106 @@
+//! A session: the engine with the tables and views of one source, within its limits of memory and threads. It only reads.
+
+use std::sync::Arc;
+
+use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::ViewTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use numapilot_trace::tables::all_tables;
+
+use crate::error::QueryError;
+use crate::source::Source;
+use crate::table::TraceTable;
+use crate::views;
+
+/// Named parameters of a query (`$site`), each a number or null.
+pub type Parameters = Vec<(String, Option<i64>)>;
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memory for sorting, grouping and joining, MiB; what does not fit goes to temporary files where the engine can do so.
+    pub memory_mib: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// An engine over one source.
+pub struct Query {
+    context: SessionContext,
+    limits: Limits,
+}
+
+impl Query {
+    /// Makes the tables and views of `source` known to a new engine.
+    ///
+    /// # Errors
+    /// If the engine refuses.
+    pub async fn new(source: Arc<Source>, limits: Limits) -> Result<Query, QueryError> {
+        let engine = |error: DataFusionError| QueryError::of_engine(&error, "", limits.memory_mib);
+        let mut config = SessionConfig::new().with_information_schema(true).with_target_partitions(limits.threads);
+        config.options_mut().sql_parser.collect_spans = true;
+        let bytes = usize::try_from(limits.memory_mib << 20).unwrap_or(usize::MAX);
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build_arc().map_err(engine)?;
+        let context = SessionContext::new_with_config_rt(config, runtime);
+        for (name, columns) in all_tables() {
+            let table = TraceTable::new(name, columns, Arc::clone(&source));
+            context.register_table(name, Arc::new(table)).map_err(engine)?;
+        }
+        for view in views::ALL {
+            let sql = view.query(source.is_fleet);
+            let plan = context.state().create_logical_plan(&sql).await.map_err(engine)?;
+            context.register_table(view.name, Arc::new(ViewTable::new(plan, Some(sql)))).map_err(engine)?;
+        }
+        Ok(Query { context, limits })
+    }
+
+    /// Begins to run `sql`, one statement that only reads.
+    ///
+    /// # Errors
+    /// If it is wrong (the message shows where), or a table that it reads is damaged.
+    pub async fn run(&self, sql: &str, parameters: &Parameters) -> Result<SendableRecordBatchStream, QueryError> {
+        let told = |error: DataFusionError| self.told(&error, sql);
+        self.plan(sql, parameters).await.map_err(told)?.execute_stream().await.map_err(told)
+    }
+
+    /// How `sql` would be run: the plan as asked, then as carried out.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
+    pub async fn explain(&self, sql: &str, parameters: &Parameters) -> Result<String, QueryError> {
+        let plans = async {
+            let rows = self.plan(sql, parameters).await?.explain(false, false)?.collect().await?;
+            let mut text = String::new();
+            for batch in &rows {
+                for row in 0..batch.num_rows() {
+                    let cell = |column: usize| array_value_to_string(batch.column(column), row);
+                    text.push_str(&format!("{}:\n{}\n", cell(0)?, cell(1)?));
+                }
+            }
+            Ok(text)
+        };
+        plans.await.map_err(|error: DataFusionError| self.told(&error, sql))
+    }
+
+    /// An error of the engine in words.
+    #[must_use]
+    pub fn told(&self, error: &DataFusionError, sql: &str) -> QueryError {
+        QueryError::of_engine(error, sql, self.limits.memory_mib)
+    }
+
+    async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<DataFrame, DataFusionError> {
+        let reads_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let frame = self.context.sql_with_options(sql, reads_only).await?;
+        if parameters.is_empty() {
+            return Ok(frame);
+        }
+        let values: Vec<(String, ScalarValue)> =
+            parameters.iter().map(|(name, value)| (name.clone(), ScalarValue::Int64(*value))).collect();
+        frame.with_param_values(values)
+    }
+}

@@ -1,0 +1,184 @@
+//! A table of a trace or a fleet, as the engine reads it: one Parquet file per trace, each checked against its `meta.json` before it is read.
+//!
+//! Columns are those of the trace format; a file of an older minor version lacks some, which read as nulls. `accesses` has one more, `access`, the row's
+//! number in its file; in a fleet every table has `host` and `run`, from the folders' names. Conditions on these two choose files.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, Statistics};
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::object_store::ObjectStoreUrl;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::object_store::{ObjectMeta, path::Path as StorePath};
+use datafusion::parquet::arrow::RowNumber;
+use datafusion::physical_plan::{ExecutionPlan, empty::EmptyExec};
+use numapilot_trace::tables::schema::{Column, ColumnType};
+use numapilot_trace::tables::{AccessColumns, Table};
+
+use crate::source::{PARTITIONS, Recording, Source};
+
+/// The column that numbers the rows of `accesses`.
+pub const ROW: &str = "access";
+
+/// One table.
+#[derive(Debug)]
+pub struct TraceTable {
+    name: &'static str,
+    source: Arc<Source>,
+    schema: TableSchema,
+}
+
+impl TraceTable {
+    /// The table of this name over `source`.
+    #[must_use]
+    pub fn new(name: &'static str, columns: &[Column], source: Arc<Source>) -> TraceTable {
+        let file = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+        let mut schema = TableSchema::builder(Arc::new(file));
+        if source.is_fleet {
+            schema = schema.with_table_partition_cols(partition_fields());
+        }
+        if name == AccessColumns::NAME {
+            let row = Field::new(ROW, DataType::Int64, false).with_extension_type(RowNumber);
+            schema = schema.with_virtual_columns(vec![Arc::new(row)]);
+        }
+        TraceTable { name, source, schema: schema.build() }
+    }
+
+    /// The recordings that conditions on host and run leave.
+    fn chosen(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&Recording>> {
+        let mut chosen: Vec<&Recording> = self.source.recordings.iter().collect();
+        for filter in filters.iter().filter(|filter| self.is_of_partitions(filter)) {
+            let schema = Arc::new(Schema::new(partition_fields()));
+            let column = |value: fn(&Recording) -> &str| -> ArrayRef {
+                Arc::new(chosen.iter().map(|recording| Some(value(recording))).collect::<StringArray>())
+            };
+            let columns = vec![column(|recording| &recording.host), column(|recording| &recording.run)];
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+            let condition = state.create_physical_expr(filter.clone(), &DFSchema::try_from(schema)?)?;
+            let passes = condition.evaluate(&batch)?.into_array(batch.num_rows())?;
+            let passes = passes
+                .as_boolean_opt()
+                .ok_or_else(|| DataFusionError::Internal(format!("{filter} is no condition")))?;
+            let mut next = passes.iter();
+            chosen.retain(|_| next.next().flatten() == Some(true));
+        }
+        Ok(chosen)
+    }
+
+    fn is_of_partitions(&self, filter: &Expr) -> bool {
+        let columns = filter.column_refs();
+        let all = columns.iter().all(|column| PARTITIONS.contains(&column.name.as_str()));
+        self.source.is_fleet && !columns.is_empty() && all && !filter.is_volatile()
+    }
+
+    /// The recording's file, checked; `None` where it has no rows.
+    fn file(&self, recording: &Recording) -> Result<Option<PartitionedFile>> {
+        // Tables came with later minor versions: older traces have none.
+        let Some(info) = recording.reader.meta().tables.get(self.name).filter(|info| info.rows > 0) else {
+            return Ok(None);
+        };
+        let checked = recording.reader.checked(self.name);
+        let (path, _) = checked.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let location =
+            StorePath::from_absolute_path(&path).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let object =
+            ObjectMeta { location, last_modified: Default::default(), size: info.bytes, e_tag: None, version: None };
+        let mut file = PartitionedFile::new_from_meta(object);
+        if self.source.is_fleet {
+            let values = [&recording.host, &recording.run].map(|value| ScalarValue::from(value.as_str()));
+            file = file.with_partition_values(values.to_vec());
+        }
+        Ok(Some(file.with_statistics(Arc::new(statistics(self.schema.file_schema(), info.rows, info.bytes)))))
+    }
+}
+
+#[async_trait]
+impl TableProvider for TraceTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let kind = |filter: &&Expr| match self.is_of_partitions(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(kind).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut files = Vec::new();
+        let (mut rows, mut bytes) = (0, 0);
+        for recording in self.chosen(state, filters)? {
+            if let Some(file) = self.file(recording)? {
+                rows += recording.reader.meta().tables[self.name].rows;
+                bytes += file.object_meta.size;
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            let schema = match projection {
+                Some(columns) => Arc::new(self.schema().project(columns)?),
+                None => self.schema(),
+            };
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let mut parquet = ParquetSource::new(self.schema.clone());
+        let others: Vec<Expr> = filters.iter().filter(|filter| !self.is_of_partitions(filter)).cloned().collect();
+        if let Some(condition) = others.into_iter().reduce(Expr::and) {
+            let schema = DFSchema::try_from(self.schema())?;
+            parquet = parquet.with_predicate(state.create_physical_expr(condition, &schema)?);
+        }
+        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(parquet))
+            .with_file_groups(groups)
+            .with_statistics(statistics(self.schema.table_schema(), rows, bytes))
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}
+
+/// What `meta.json` says about a file.
+fn statistics(schema: &Schema, rows: u64, bytes: u64) -> Statistics {
+    let mut statistics = Statistics::new_unknown(schema);
+    statistics.num_rows = Precision::Exact(rows as usize);
+    statistics.total_byte_size = Precision::Inexact(bytes as usize);
+    statistics
+}
+
+fn partition_fields() -> Vec<FieldRef> {
+    PARTITIONS.map(|name| Arc::new(Field::new(name, DataType::Utf8, false))).to_vec()
+}
+
+fn field(column: &Column) -> Field {
+    let kind = match column.kind {
+        ColumnType::Bool => DataType::Boolean,
+        ColumnType::U8 => DataType::UInt8,
+        ColumnType::U16 => DataType::UInt16,
+        ColumnType::U32 => DataType::UInt32,
+        ColumnType::U64 => DataType::UInt64,
+        ColumnType::Text => DataType::Utf8View,
+    };
+    Field::new(column.name, kind, column.nullable)
+}

@@ -1,0 +1,78 @@
+//! Fleets: the same tables and views over traces of many hosts; the answer is the sum of the traces' own.
+
+mod common;
+
+use std::fs;
+
+use common::{answer, complaint, fleet, query, scratch, text};
+
+#[test]
+fn a_fleet_answers_as_its_traces_do_together() {
+    let folder = scratch();
+    fleet(6, folder.path());
+    let mut expected = "host,run,n,w\n".to_owned();
+    for host in 0..6 {
+        for run in 1..=1 + host % 2 {
+            let (host, run) = (format!("h{host:04}"), format!("2026-11-{run:02}"));
+            let path = folder.path().join(format!("host={host}/run={run}"));
+            let own = answer(&[text(&path), "select count(*), sum(weight) from oef", "--format", "csv"]);
+            expected.push_str(&format!("{host},{run},{}\n", own.lines().nth(1).expect("a row")));
+        }
+    }
+    let sql = "select host, run, count(*) as n, sum(weight) as w from oef group by host, run order by host, run";
+    assert_eq!(answer(&[text(folder.path()), sql, "--format", "csv"]), expected);
+    // Rows are numbered within their trace.
+    let rows = "select count(*) as n, count(distinct access) as d from accesses";
+    assert_eq!(answer(&[text(folder.path()), rows, "--format", "csv"]), "n,d\n2700,300\n");
+    for view in ["tef", "oef", "pages", "stack_functions", "objects", "counters"] {
+        let hosts =
+            answer(&[text(folder.path()), &format!("select count(distinct host) as n from {view}"), "--format", "csv"]);
+        let expected = if view == "counters" { 3 } else { 6 };
+        assert_eq!(hosts, format!("n\n{expected}\n"), "{view}");
+    }
+}
+
+#[test]
+fn conditions_on_hosts_and_runs_choose_files() {
+    let folder = scratch();
+    fleet(4, folder.path());
+    // A damaged file is not even looked at where its host is not asked for.
+    fs::write(folder.path().join("host=h0001/run=2026-11-02/accesses.parquet"), "x").expect("written");
+    let all = "select count(*) as n from accesses";
+    let said = complaint(&[text(folder.path()), all], 1);
+    assert!(said.contains("host=h0001/run=2026-11-02/accesses.parquet"), "{said}");
+    let sound = format!("{all} where host = 'h0001' and run = '2026-11-01'");
+    assert_eq!(answer(&[text(folder.path()), &sound, "--format", "csv"]), "n\n300\n");
+    let others = format!("{all} where host > 'h0001' or host like '%0'");
+    assert_eq!(answer(&[text(folder.path()), &others, "--format", "csv"]), "n\n1200\n");
+    let none = format!("{all} where host = 'nobody'");
+    assert_eq!(answer(&[text(folder.path()), &none, "--format", "csv"]), "n\n0\n");
+}
+
+#[test]
+fn unfinished_runs_are_left_out_and_counted() {
+    let folder = scratch();
+    fleet(2, folder.path());
+    fs::create_dir_all(folder.path().join("host=h0000/run=now/raw")).expect("made");
+    fs::create_dir_all(folder.path().join("notes")).expect("made");
+    let done = query(&[text(folder.path()), "select count(distinct host) as n from tef", "--format", "csv"]);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "n\n2\n");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("1 unfinished") && said.contains("run=now"), "{said}");
+    let empty = scratch();
+    fs::create_dir_all(empty.path().join("host=a/run=b")).expect("made");
+    assert!(complaint(&[text(empty.path()), "select 1"], 1).contains("no complete trace"));
+}
+
+#[test]
+fn ready_made_queries_know_what_they_are_for() {
+    let folder = scratch();
+    fleet(2, folder.path());
+    assert!(complaint(&[text(folder.path()), "--run", "types"], 1).contains("fleet-types"));
+    let hosts = answer(&[text(folder.path()), "--run", "fleet-remote", "--format", "csv"]);
+    assert_eq!(hosts.lines().count(), 3, "{hosts}");
+    let kinds = answer(&[text(folder.path()), "--run", "fleet-types", "--format", "csv"]);
+    assert!(kinds.starts_with("kind,name,file,line,hosts,samples,accesses,remote_accesses,remote_ppm\n"), "{kinds}");
+    let trace = folder.path().join("host=h0000/run=2026-11-01");
+    assert!(complaint(&[text(&trace), "--run", "fleet-types"], 1).contains("is not for a trace"));
+}
