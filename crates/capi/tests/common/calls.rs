@@ -189,13 +189,13 @@ pub fn calls(bytes: &[u8]) {
         if input.0.is_empty() {
             break;
         }
-        match input.byte() % 8 {
+        match input.byte() % 32 {
             0 => open(&path, &mut handles, &mut input),
-            1 => close(&handles, &mut input),
-            2 => rows(&handles, &mut input),
-            3 => code(&handles, &mut input),
-            4 => open_flow(&mut handles, &mut input),
-            5 | 6 => next(&handles, &mut input),
+            1..=4 => close(&handles, &mut input),
+            5..=10 => rows(&handles, &mut input),
+            11..=14 => code(&handles, &mut input),
+            15..=18 => open_flow(&mut handles, &mut input),
+            19..=26 => next(&handles, &mut input),
             _ => figures(&handles, &mut input),
         }
     }
