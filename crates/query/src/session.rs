@@ -82,7 +82,7 @@ impl Query {
                     text.push_str(&format!("{}:\n{}\n", cell(0)?, cell(1)?));
                 }
             }
-            Ok(text)
+            Ok::<String, DataFusionError>(text)
         };
         plans.await.map_err(|error: DataFusionError| self.told(&error, sql))
     }
