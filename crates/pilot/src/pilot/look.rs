@@ -128,7 +128,7 @@ impl Pilot {
             let is_large = looked.is_huge(fault.page);
             let known = looked.homes.of(fault.page);
             // Pages take turns, so that none is passed over again and again.
-            if known.is_some() && (fault.page + self.books.looks()) % weighed != 0 {
+            if known.is_some() && !(fault.page + self.books.looks()).is_multiple_of(weighed) {
                 passed_over += 1;
                 continue;
             }
