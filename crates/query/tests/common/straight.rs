@@ -8,8 +8,11 @@ use numapilot_trace::tables::{AccessRow, ObjectRow};
 
 use super::Raw;
 
+/// Computes a script's CSV from the tables.
+pub type Answer = fn(&Raw) -> String;
+
 /// Every script, by name.
-pub const ALL: [(&str, fn(&Raw) -> String); 8] = [
+pub const ALL: [(&str, Answer); 8] = [
     ("remote", remote),
     ("types", types),
     ("pattern", pattern),
