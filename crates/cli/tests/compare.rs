@@ -48,12 +48,11 @@ fn interleaving_is_seen_to_help_and_as_much_as_predicted() {
         (Some("better"), Some("modelled"))
     );
     assert_eq!(metric("imbalance")["verdict"], "better");
-    assert_eq!(
-        metric("remote-share")["verdict"],
-        "no-evidence",
-        "interleaving leaves the distance: {}",
-        metric("remote-share")
-    );
+    // Interleaving leaves the distance: the main thread's own part apart, three accesses in four are remote before and after. (A verdict at 95 % would be
+    // wrong once in twenty runs.)
+    let remote = metric("remote-share");
+    let (low, high) = (number(&remote, "/difference/low"), number(&remote, "/difference/high"));
+    assert!(low < 0.05 && high > -0.05, "{remote}");
     let block = &found["objects"][0];
     assert_eq!((block["before"]["name"].as_str(), block["matched"].as_str()), (Some("block"), Some("same")));
     assert!(number(block, "/before/busiest_node") > 0.9 && number(block, "/after/busiest_node") < 0.4, "{block}");
