@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use futures::StreamExt;
@@ -21,12 +21,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use args::Arguments;
 
+/// The file that is being written under another name: whoever ends the program early removes it.
+static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
+
 /// Plans of deeply nested queries take much stack, the more so without optimisation.
 const STACK_BYTES: usize = 64 << 20;
 
 fn main() -> ExitCode {
     restore_sigpipe();
     let arguments = Arguments::parse();
+    if let Err(error) = end_when_interrupted() {
+        return failed(&format!("signals: {error}"));
+    }
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || run(&arguments));
     let done = worker.map(std::thread::JoinHandle::join);
     match done {
@@ -74,25 +80,33 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
         .enable_all()
         .build()
         .map_err(|source| QueryError::Io { action: "start threads for", path: PathBuf::from("the engine"), source })?;
-    let code = runtime.block_on(async {
-        tokio::select! {
-            done = answer(arguments, source, limits, &sql, &parameters) => done.map(|()| ExitCode::SUCCESS),
-            () = interrupted() => Ok(ExitCode::from(130)),
-        }
-    });
-    // Work that cannot be interrupted must not hold up the end.
-    runtime.shutdown_background();
-    code
+    runtime.block_on(answer(arguments, source, limits, &sql, &parameters))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Ctrl-C, or a request to end.
-async fn interrupted() {
-    let both = signal(SignalKind::interrupt()).and_then(|first| Ok((first, signal(SignalKind::terminate())?)));
-    let Ok((mut interrupt, mut terminate)) = both else { return std::future::pending().await };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+/// From now on Ctrl-C, or a request to end, ends the program at once: on a thread of its own, because the engine may compute for minutes between two
+/// points at which it could be asked.
+fn end_when_interrupted() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        // Held to the end: no file comes to be, or takes its place, any more.
+        let half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &*half_written {
+            let _ = std::fs::remove_file(path);
+        }
+        std::process::exit(130);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(|_| ())
 }
 
 /// What was asked: the SQL and its parameters.
@@ -160,7 +174,9 @@ async fn answer(
     }
     if let (Some(file), Some(path)) = (file, &arguments.output) {
         file.as_file().sync_all().map_err(|error| failed(error.into()))?;
+        let mut half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         file.persist(path).map_err(|error| failed(error.error.into()))?;
+        *half_written = None;
     }
     Ok(())
 }
@@ -170,7 +186,10 @@ fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let rights = std::fs::Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".numapilot-query-").permissions(rights).tempfile_in(folder)
+    let mut half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = tempfile::Builder::new().prefix(".numapilot-query-").permissions(rights).tempfile_in(folder)?;
+    *half_written = Some(file.path().to_owned());
+    Ok(file)
 }
 
 fn format_of(output: Option<&Path>) -> Format {

@@ -199,7 +199,12 @@ fn it_can_be_interrupted_and_leaves_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    std::thread::sleep(Duration::from_millis(1500));
+    // Until the engine computes: the file that it will write is there.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::read_dir(folder.path()).expect("read").count() == 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
     let pid = i32::try_from(child.id()).expect("a process id");
     // SAFETY: a signal to a child that was not waited for yet.
     unsafe { libc::kill(pid, libc::SIGINT) };
