@@ -54,6 +54,11 @@ for wait in {waits}; do
         until grep -q '"event":"start"' events || ! kill -0 $daemon; do sleep 0.02; done
         [ -z "$pack" ] || sleep 1.7
     fi
+    # Every fourth dies when threads are bound for sure.
+    tries=0
+    while [ $((round % 4)) = 0 ] && [ $tries -lt 60 ] && [ "$(affinities $first $second)" = "$affinities_before" ]; do
+        tries=$((tries + 1)); sleep 0.1
+    done
     sleep $wait
     kill -9 $daemon || echo "FAILED the daemon had ended before the kill of round $round"
     wait $daemon
