@@ -1,5 +1,4 @@
-//! An opened process in `top`: its hottest memory by samples, its objects while it is recorded, and what a `balance` that looks after it has seen. Each of them
-//! real: events of this kernel, a recording that goes on, a loop with a control socket.
+//! An opened process in `top`: its hottest memory by samples of this kernel's events.
 
 mod common;
 
@@ -101,44 +100,4 @@ fn the_hottest_memory_of_a_process_is_told_by_its_faults() {
     let share = row.split('>').nth(1).and_then(|text| text.split('%').next()?.trim().parse::<f64>().ok());
     let share = share.unwrap_or_else(|| panic!("{row}"));
     assert!(share > 80.0, "{share} % in {row}");
-}
-
-#[test]
-fn objects_are_told_while_a_recording_runs() {
-    if !faults_can_be_sampled() {
-        return;
-    }
-    let folder = scratch();
-    let (file, trace) = (folder.path().join("pid"), folder.path().join("running.numatrace"));
-    let mut command = numapilot(&["record", "--quiet", "--engine", "fault", "-o"]);
-    let running = Running::start(command.arg(&trace).arg("--").arg(program(folder.path())).arg(&file));
-    let pid = number_in(&file);
-    let screen = opened(folder.path(), pid, &[], "hot_block");
-    assert!(screen.contains("objects, by page faults, of the recording running.numatrace"), "{screen}");
-    assert!(screen.contains("hot_block (again.c:"), "{screen}");
-    assert!(!trace.join("meta.json").exists(), "the recording is left as it is");
-    drop(running);
-    let report = run(&["report".as_ref(), trace.as_os_str()]).succeeded().stdout;
-    assert!(report.contains("hot_block"), "{report}");
-}
-
-#[test]
-fn what_balance_has_seen_is_told_through_its_socket() {
-    if !faults_can_be_sampled() {
-        return;
-    }
-    let folder = scratch();
-    let (file, socket) = (folder.path().join("pid"), folder.path().join("control"));
-    let _running = Running::start(Command::new(program(folder.path())).arg(&file));
-    let pid = number_in(&file);
-    let mut command = numapilot(&["balance", "--dry-run", "--pid", &pid.to_string(), "--control"]);
-    let mut balance = command.arg(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-    let socket = socket.to_string_lossy().into_owned();
-    let screen = opened(folder.path(), pid, &["--socket", &socket], "has seen");
-    let ended = balance.try_wait();
-    let _ = balance.kill();
-    let _ = balance.wait();
-    assert!(matches!(ended, Ok(None)), "balance has ended: {ended:?}");
-    assert!(screen.contains("memory, by what `balance` has seen"), "{screen}");
-    assert!(screen.contains("Hinting faults of the hottest stretches"), "{screen}");
 }

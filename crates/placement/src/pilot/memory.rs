@@ -489,28 +489,6 @@ mod tests {
     }
 
     #[test]
-    fn users_that_come_in_runs_are_no_change() {
-        // Everybody uses all of it, and each interval sees one node, another one than before: who came first.
-        let mut memory = Memory::default();
-        for round in 0..40_usize {
-            let first = (round * 7 + round / 3) % 4;
-            memory.learn(&(0..32).map(|n| sample(n, first, 0)).collect::<Vec<_>>(), &[], 4);
-        }
-        let block = &memory.blocks[&(1, 0)];
-        let total: f32 = block.remembered.iter().sum();
-        assert!(block.remembered.iter().all(|count| *count > 0.1 * total), "{:?}", block.remembered);
-        assert!(block.run_length(32.0) > 10.0, "{}", block.run_length(32.0));
-        // One node for long, and then another: that is a change.
-        for _ in 0..8 {
-            memory.learn(&(0..256).map(|n| sample(n, 1, 0)).collect::<Vec<_>>(), &[], 4);
-        }
-        memory.learn(&(0..256).map(|n| sample(n, 2, 0)).collect::<Vec<_>>(), &[], 4);
-        let block = &memory.blocks[&(1, 0)];
-        let total: f32 = block.remembered.iter().sum();
-        assert!(block.remembered[2] > 0.4 * total, "{:?}", block.remembered);
-    }
-
-    #[test]
     fn what_is_unmapped_is_forgotten() {
         let mut memory = Memory::default();
         memory.learn(&[sample(10, 0, 0), sample(5000, 0, 0)], &[], 1);
