@@ -3,8 +3,9 @@
 use std::ops::Deref;
 
 use numapilot_flows::{AccessRef, Cursor, Filter, Trace};
+use numapilot_trace::tables::schema::ColumnType;
 
-use crate::column::{Column, Field, Kind};
+use crate::column::{Column, Field};
 use crate::stream::{BATCH_ROWS, Batches};
 
 /// How the values of a column are read, which says their type too.
@@ -71,11 +72,11 @@ impl<T: Deref<Target = Trace> + Send> Batches for AccessBatches<T> {
     fn fields(&self) -> Vec<Field> {
         let field = |&(name, is_nullable, read): &(&'static str, bool, Read)| {
             let kind = match read {
-                Read::U64(_) => Kind::U64,
-                Read::U32(_) => Kind::U32,
-                Read::U16(_) => Kind::U16,
-                Read::U8(_) => Kind::U8,
-                Read::Bool(_) => Kind::Bool,
+                Read::U64(_) => ColumnType::U64,
+                Read::U32(_) => ColumnType::U32,
+                Read::U16(_) => ColumnType::U16,
+                Read::U8(_) => ColumnType::U8,
+                Read::Bool(_) => ColumnType::Bool,
             };
             Field { name, kind, is_nullable }
         };

@@ -4,31 +4,19 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use numapilot_trace::tables::schema::ColumnType;
+
 use crate::abi::ArrowArray;
 
-/// Types of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Kind {
-    Bool,
-    U8,
-    U16,
-    U32,
-    U64,
-    Text,
-}
-
-impl Kind {
-    /// The interface's word for it. Texts have 64-bit ends, so that no batch of them is too long.
-    pub(crate) fn format(self) -> &'static CStr {
-        match self {
-            Kind::Bool => c"b",
-            Kind::U8 => c"C",
-            Kind::U16 => c"S",
-            Kind::U32 => c"I",
-            Kind::U64 => c"L",
-            Kind::Text => c"U",
-        }
+/// The interface's word for a type of values. Texts have 64-bit ends, so that no batch of them is too long.
+pub(crate) fn format(kind: ColumnType) -> &'static CStr {
+    match kind {
+        ColumnType::Bool => c"b",
+        ColumnType::U8 => c"C",
+        ColumnType::U16 => c"S",
+        ColumnType::U32 => c"I",
+        ColumnType::U64 => c"L",
+        ColumnType::Text => c"U",
     }
 }
 
@@ -38,7 +26,7 @@ pub struct Field {
     /// Its name.
     pub name: &'static str,
     /// Type of its values.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Whether it may have nulls.
     pub is_nullable: bool,
 }

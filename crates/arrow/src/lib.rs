@@ -12,6 +12,6 @@ mod tables;
 
 pub use abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
 pub use accesses::{AccessBatches, access_columns};
-pub use column::{Cell, Column, Field, Kind};
+pub use column::{Cell, Column, Field};
 pub use stream::{BATCH_ROWS, Batches, schema, stream};
 pub use tables::{table, table_fields, table_names};

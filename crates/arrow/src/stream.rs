@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
 use crate::abi::{ArrowArray, ArrowArrayStream, ArrowSchema, NULLABLE};
-use crate::column::{Column, Field, batch, no_batch};
+use crate::column::{Column, Field, batch, format, no_batch};
 
 /// Rows of a batch, at most.
 pub const BATCH_ROWS: usize = 1 << 16;
@@ -44,7 +44,7 @@ pub fn stream(batches: Box<dyn Batches>) -> ArrowArrayStream {
 pub fn schema(fields: &[Field]) -> ArrowSchema {
     let child = |field: &Field| {
         let flags = if field.is_nullable { NULLABLE } else { 0 };
-        Box::into_raw(Box::new(schema_of(field.kind.format().as_ptr(), field.name, flags, Vec::new())))
+        Box::into_raw(Box::new(schema_of(format(field.kind).as_ptr(), field.name, flags, Vec::new())))
     };
     schema_of(c"+s".as_ptr(), "", 0, fields.iter().map(child).collect())
 }

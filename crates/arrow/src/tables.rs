@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use numapilot_trace::tables::schema::{Column as Described, ColumnType};
+use numapilot_trace::tables::schema::Column as Described;
 use numapilot_trace::tables::{
     AccessColumns, Cells, CounterColumns, FrameColumns, HomeCounterColumns, LossColumns, MarkColumns, ModuleColumns,
     ObjectColumns, PlacementColumns, ProcessColumns, StackColumns, SyncColumns, Table, TableError, TableReader,
     ThreadColumns, TraceReader, Values,
 };
 
-use crate::column::{Column, Field, Kind};
+use crate::column::{Column, Field};
 use crate::stream::{BATCH_ROWS, Batches};
 
 type Opener = fn(&TraceReader) -> Result<Box<dyn Batches>, TableError>;
@@ -85,15 +85,7 @@ impl<T: Table> Batches for TableBatches<T> {
 }
 
 fn field(column: &Described) -> Field {
-    let kind = match column.kind {
-        ColumnType::Bool => Kind::Bool,
-        ColumnType::U8 => Kind::U8,
-        ColumnType::U16 => Kind::U16,
-        ColumnType::U32 => Kind::U32,
-        ColumnType::U64 => Kind::U64,
-        ColumnType::Text => Kind::Text,
-    };
-    Field { name: column.name, kind, is_nullable: column.nullable }
+    Field { name: column.name, kind: column.kind, is_nullable: column.nullable }
 }
 
 fn values(values: Values<'_>) -> Column {

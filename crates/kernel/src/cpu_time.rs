@@ -14,6 +14,10 @@ pub struct CpuTime {
     pub cpu: CpuId,
     /// Ticks in which it worked for somebody: all but idle, waiting for devices, and taken by a hypervisor.
     pub busy_ticks: u64,
+    /// Ticks that a hypervisor took.
+    pub stolen_ticks: u64,
+    /// All ticks.
+    pub all_ticks: u64,
 }
 
 /// Every online CPU's time, under a root prefix.
@@ -22,19 +26,30 @@ pub struct CpuTime {
 /// The file cannot be read.
 pub fn all(root: &Path) -> Result<Vec<CpuTime>, KernelError> {
     let path = root.join("proc/stat");
-    let text = fs::read_to_string(&path).map_err(|source| KernelError::File { path, source })?;
-    Ok(text.lines().filter_map(line).collect())
+    let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
+    Ok(parse(&text).collect())
+}
+
+/// Every CPU's time in the text of `/proc/stat`.
+pub fn parse(text: &[u8]) -> impl Iterator<Item = CpuTime> {
+    text.split(|&byte| byte == b'\n').filter_map(line)
 }
 
 /// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`: guests are counted in user and nice.
-fn line(text: &str) -> Option<CpuTime> {
+fn line(text: &[u8]) -> Option<CpuTime> {
     // Without a number, the line is of all of them.
-    let rest = text.strip_prefix("cpu").filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))?;
-    let mut words = rest.split_ascii_whitespace();
-    let cpu = CpuId(words.next()?.parse().ok()?);
-    let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-    let of = |field: usize| ticks.get(field).copied().unwrap_or(0);
-    Some(CpuTime { cpu, busy_ticks: of(0) + of(1) + of(2) + of(5) + of(6) })
+    let rest = text.strip_prefix(b"cpu").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
+    let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let cpu = CpuId(number(words.next()?)?.try_into().ok()?);
+    let mut ticks = [0; 8];
+    ticks.iter_mut().zip(words).for_each(|(tick, word)| *tick = number(word).unwrap_or(0));
+    let all_ticks = ticks.iter().sum();
+    let [.., idle, waiting, _, _, stolen_ticks] = ticks;
+    Some(CpuTime { cpu, busy_ticks: all_ticks - idle - waiting - stolen_ticks, stolen_ticks, all_ticks })
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Ticks per second of processor times in /proc.
@@ -51,9 +66,11 @@ mod tests {
 
     #[test]
     fn ticks_are_read_by_cpu() {
-        let cpu3 = CpuTime { cpu: CpuId(3), busy_ticks: 1 + 2 + 3 + 6 + 7 };
-        assert_eq!(line("cpu3 1 2 3 4 5 6 7 8 9 10"), Some(cpu3));
-        assert_eq!((line("cpu  1 2 3"), line("intr 5")), (None, None));
+        let cpu3 = CpuTime { cpu: CpuId(3), busy_ticks: 1 + 2 + 3 + 6 + 7, stolen_ticks: 8, all_ticks: 36 };
+        // Kernels before 2.6.11 told no more than four.
+        let cpu10 = CpuTime { cpu: CpuId(10), busy_ticks: 6, stolen_ticks: 0, all_ticks: 10 };
+        let text = b"cpu  1 2 3\ncpu3 1 2 3 4 5 6 7 8 9 10\ncpu10 1 2 3 4\ncpu\nintr 5\n";
+        assert_eq!(parse(text).collect::<Vec<_>>(), [cpu3, cpu10]);
         assert!(!all(Path::new("/")).unwrap().is_empty() && ticks_per_s() >= 1.0);
     }
 }

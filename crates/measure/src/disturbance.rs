@@ -2,8 +2,10 @@
 //! figure.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use numapilot_kernel::cpu_time::{self, ticks_per_s};
 use numapilot_machine::CpuId;
 use serde::{Deserialize, Serialize};
 
@@ -96,11 +98,9 @@ impl Watch {
         let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
         let switches = involuntary_switches().saturating_sub(self.switches);
         let waited = waited().zip(self.waited).map(|(now, then)| now.saturating_sub(then).as_secs_f64() / seconds);
-        let stolen = steal_ticks(self.cpu).zip(self.steal_ticks).map(|(now, then)| {
-            // SAFETY: asks for a constant of the system.
-            let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
-            (now.saturating_sub(then) as f64 / ticks_per_s / seconds).min(1.0)
-        });
+        let stolen = steal_ticks(self.cpu)
+            .zip(self.steal_ticks)
+            .map(|(now, then)| (now.saturating_sub(then) as f64 / ticks_per_s() / seconds).min(1.0));
         Disturbance {
             steal_share: stolen,
             involuntary_switches: switches,
@@ -126,15 +126,7 @@ pub fn clock_hz() -> f64 {
 }
 
 fn steal_ticks(cpu: CpuId) -> Option<u64> {
-    steal_of(&fs::read_to_string("/proc/stat").ok()?, cpu)
-}
-
-/// The eighth figure of a CPU's line (`proc_stat(5)`).
-fn steal_of(stat: &str, cpu: CpuId) -> Option<u64> {
-    let name = format!("cpu{cpu}");
-    let mut words =
-        stat.lines().map(str::split_whitespace).find_map(|mut words| (words.next()? == name).then_some(words))?;
-    words.nth(7)?.parse().ok()
+    cpu_time::all(Path::new("/")).ok()?.into_iter().find(|time| time.cpu == cpu).map(|time| time.stolen_ticks)
 }
 
 /// Times that the calling thread had to leave its CPU to another one, so far.
@@ -158,16 +150,6 @@ mod tests {
     //! Captured figures, and this thread under pressure.
 
     use super::*;
-
-    #[test]
-    fn steal_is_read_of_the_right_cpu() {
-        let stat =
-            "cpu  1 2 3 4 5 6 7 8 9 10\ncpu1 11 12 13 14 15 16 17 18 19 20\ncpu10 21 22 23 24 25 26 27 28 29 30\n";
-        assert_eq!(steal_of(stat, CpuId(1)), Some(18));
-        assert_eq!(steal_of(stat, CpuId(10)), Some(28));
-        assert_eq!(steal_of(stat, CpuId(2)), None);
-        assert_eq!(steal_of("cpu1 1 2 3\n", CpuId(1)), None, "kernels before 2.6.11");
-    }
 
     #[test]
     fn only_what_is_noteworthy_is_told() {

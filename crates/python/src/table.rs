@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numapilot_arrow::{
-    AccessBatches, ArrowArrayStream, Batches, Cell, Field, Kind, access_columns, schema, stream, table, table_fields,
+    AccessBatches, ArrowArrayStream, Batches, Cell, Field, access_columns, schema, stream, table, table_fields,
     table_names,
 };
 use numapilot_flows::Filter;
+use numapilot_trace::tables::schema::ColumnType;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -102,13 +103,13 @@ impl PyTable {
     }
 
     fn __repr__(&self) -> String {
-        let kind = |kind: Kind| match kind {
-            Kind::Bool => "bool",
-            Kind::U8 => "uint8",
-            Kind::U16 => "uint16",
-            Kind::U32 => "uint32",
-            Kind::U64 => "uint64",
-            Kind::Text => "text",
+        let kind = |kind: ColumnType| match kind {
+            ColumnType::Bool => "bool",
+            ColumnType::U8 => "uint8",
+            ColumnType::U16 => "uint16",
+            ColumnType::U32 => "uint32",
+            ColumnType::U64 => "uint64",
+            ColumnType::Text => "text",
         };
         let columns: Vec<String> =
             self.fields.iter().map(|field| format!("{} {}", field.name, kind(field.kind))).collect();

@@ -1,7 +1,7 @@
 //! What every kernel counts, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
 //! (`/proc/vmstat`). One reading is a moment; two make an interval.
 
-use numapilot_machine::CpuId;
+use numapilot_kernel::cpu_time;
 use numapilot_machine::Machine;
 
 use crate::figures::NodeFigures;
@@ -52,12 +52,13 @@ impl KernelReading {
         }
         reading.ticks = vec![(0, 0); machine.nodes().len()];
         let text = root.read("proc/stat", buffer).unwrap_or_default();
-        for (cpu, busy, all) in cpu_ticks(text) {
-            let index = machine.node_of_cpu(CpuId(cpu)).and_then(|node| machine.node_index(node));
+        for time in cpu_time::parse(text) {
+            let index = machine.node_of_cpu(time.cpu).and_then(|node| machine.node_index(node));
             if let Some((of_busy, of_all)) = index.map(|index| &mut reading.ticks[index]).map(|t| (&mut t.0, &mut t.1))
             {
-                *of_busy += busy;
-                *of_all += all;
+                // What a hypervisor took from it is no capacity left.
+                *of_busy += time.busy_ticks + time.stolen_ticks;
+                *of_all += time.all_ticks;
             }
         }
         let text = root.read("proc/vmstat", buffer).unwrap_or_default();
@@ -138,19 +139,6 @@ fn kib(text: &[u8], name: &[u8]) -> Option<u64> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.find(|word| *word == name)?;
     number(words.next()?)?.checked_mul(1024)
-}
-
-/// CPU, busy and all clock ticks of the `cpuN` lines: user, nice, system, idle, iowait, irq, softirq, steal. What guests use is in user.
-pub fn cpu_ticks(text: &[u8]) -> impl Iterator<Item = (u32, u64, u64)> {
-    text.split(|&byte| byte == b'\n').filter_map(|line| {
-        let rest = line.strip_prefix(b"cpu").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
-        let cpu = u32::try_from(number(rest)?).ok()?;
-        let mut ticks = [0; 8];
-        let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1);
-        ticks.iter_mut().zip(words).for_each(|(tick, word)| *tick = number(word).unwrap_or(0));
-        let all: u64 = ticks.iter().sum();
-        Some((cpu, all - ticks[3] - ticks[4], all))
-    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use numapilot_machine::Machine;
 pub use kernel::VM_COUNTERS;
 pub use processes::Processes;
 pub use processes::ScanCost;
-pub(crate) use processes::ticks_per_s;
 
 use crate::figures::Interval;
 use crate::figures::Metric;

@@ -14,11 +14,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use numapilot_kernel::cpu_time;
+use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
-use super::kernel::cpu_ticks;
 use crate::figures::ProcessFigures;
 use crate::figures::Told;
 use crate::root::Root;
@@ -121,7 +122,7 @@ impl Processes {
         let ticks_per_s = ticks_per_s();
         let text = root.read("proc/stat", &mut self.buffer).map_err(io::Error::other)?;
         let forks = text.split(|&byte| byte == b'\n').find_map(|line| number(line.strip_prefix(b"processes ")?));
-        let busy: u64 = cpu_ticks(text).map(|(_, busy, _)| busy).sum();
+        let busy: u64 = cpu_time::parse(text).map(|time| time.busy_ticks).sum();
         self.cost = ScanCost::default();
         self.since_list += 1;
         if forks.is_none() || forks != self.forks {
@@ -326,13 +327,6 @@ fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
     let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
     line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid))
-}
-
-/// Clock ticks per second, in which processor time is told.
-pub fn ticks_per_s() -> f64 {
-    // SAFETY: takes a number and returns one.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    if ticks > 0 { ticks as f64 } else { 100.0 }
 }
 
 fn page_bytes() -> u64 {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -72,7 +73,7 @@ impl LiveSource {
                 name: String::from_utf8_lossy(stat.name).into_owned(),
                 node: self.live.machine().node_of_cpu(CpuId(stat.cpu)),
                 cpu: Some(stat.cpu),
-                cpus: cpus.map_or(0.0, |(elapsed, used)| used as f64 / crate::live::ticks_per_s() / elapsed),
+                cpus: cpus.map_or(0.0, |(elapsed, used)| used as f64 / ticks_per_s() / elapsed),
             });
         }
         (self.ticks, self.ticks_at) = (seen, Some((pid, now)));
