@@ -41,6 +41,8 @@ use threads::ThreadPlanner;
 
 /// Decisions without gain after which it looks less often.
 const CALM_DECISIONS: u32 = 8;
+/// Decisions after the last worthwhile one in which what it began is finished.
+const FINISHING_DECISIONS: u32 = 40;
 /// A local share that changes by this much is a new phase.
 const CHANGED_SHARE: f64 = 0.05;
 /// How many times less often it looks when calm.
@@ -54,6 +56,7 @@ pub struct Pilot {
     period_ns: f64,
     samples_per_s_and_cpu: f64,
     min_gain: f64,
+    finish_gain: f64,
     max_harm: f64,
     replicate: bool,
     move_share: f64,
@@ -67,6 +70,8 @@ pub struct Pilot {
     model: Model,
     threads: ThreadPlanner,
     calm: u32,
+    /// Decisions left in which a gain of `finish_gain` will do.
+    finishing: u32,
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
     /// Where pages were before the orders of the last decision.
@@ -79,7 +84,12 @@ impl Pilot {
     pub const OPTIONS: &'static [OptionInfo] = &[
         OptionInfo::new("period-ms", "50", "milliseconds between decisions while there is something to gain"),
         OptionInfo::new("sampling-hz", "1000", "samples per second and CPU while there is something to gain"),
-        OptionInfo::new("min-gain", "0.5", "predicted gain in % of run time below which nothing is ordered"),
+        OptionInfo::new("min-gain", "0.5", "predicted gain in % of run time below which nothing is begun"),
+        OptionInfo::new(
+            "finish-gain",
+            "0.5",
+            "the same while what was begun is finished: pages become known one by one, and the last of them gain little each",
+        ),
         OptionInfo::new("max-harm", "1", "loss of progress in % beyond which a batch of moves is taken back"),
         OptionInfo::new("threads", "on", "whether threads may move between nodes"),
         OptionInfo::new("replicate", "on", "whether read-only pages may be copied to every node that uses them"),
@@ -100,6 +110,7 @@ impl Pilot {
             period_ns: options.number("period-ms", 1.0, 60_000.0)? * 1e6,
             samples_per_s_and_cpu: options.number("sampling-hz", 1.0, 100_000.0)?,
             min_gain: options.number("min-gain", 0.0, 100.0)? / 100.0,
+            finish_gain: options.number("finish-gain", 0.0, 100.0)? / 100.0,
             max_harm: options.number("max-harm", 0.0, 100.0)? / 100.0,
             replicate: options.flag("replicate")?,
             patience: options.number("patience", 0.01, 100.0)?,
@@ -112,6 +123,7 @@ impl Pilot {
             model: Model::new(system, has_memory),
             threads: ThreadPlanner::new(facts.cpus.clone()),
             calm: 0,
+            finishing: 0,
             local_share: f64::NAN,
             homes_before: Vec::new(),
             story: String::new(),
@@ -155,6 +167,12 @@ impl Pilot {
         self.local_share = now;
     }
 
+    /// Whether a predicted gain is enough to act on: more to begin than to finish what was begun.
+    fn is_worthwhile(&mut self, gain: f64) -> bool {
+        self.finishing = if gain >= self.min_gain { FINISHING_DECISIONS } else { self.finishing.saturating_sub(1) };
+        self.finishing > 0 && gain >= self.finish_gain.min(self.min_gain)
+    }
+
     fn gain(&mut self, seen: &Observation) -> Vec<Action> {
         let Some(load) = seen.load.as_ref().filter(|load| !load.classes.is_empty()) else {
             "no counters tell what is asked of the memory system".clone_into(&mut self.story);
@@ -186,7 +204,8 @@ impl Pilot {
             return moved_threads;
         }
         let mut orders = self.splits(seconds, &rates, &found.cost_ns);
-        if gain < self.min_gain {
+        let is_worthwhile = self.is_worthwhile(gain);
+        if !is_worthwhile {
             groups.iter().for_each(|group| self.forgive_all(&group.members));
         } else {
             orders.extend(self.orders(seen, &groups, &found.plans));
@@ -196,7 +215,7 @@ impl Pilot {
             gain * 100.0,
             orders.len()
         );
-        self.calm = if gain >= self.min_gain { 0 } else { self.calm.saturating_add(1) };
+        self.calm = if is_worthwhile { 0 } else { self.calm.saturating_add(1) };
         orders
     }
 }
@@ -237,5 +256,26 @@ impl Policy for Pilot {
 
     fn explain(&self) -> String {
         self.story.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::machine;
+
+    #[test]
+    fn it_takes_more_to_begin_than_to_finish() {
+        let machine = machine();
+        let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), "min-gain=4").expect("valid");
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+        assert!(!pilot.is_worthwhile(0.02), "not enough to begin");
+        assert!(pilot.is_worthwhile(0.05) && pilot.is_worthwhile(0.02), "begun, then finished");
+        assert!(!pilot.is_worthwhile(0.004), "too little for anything");
+        for _ in 0..FINISHING_DECISIONS {
+            pilot.is_worthwhile(0.0);
+        }
+        assert!(!pilot.is_worthwhile(0.02), "that is another beginning");
     }
 }
