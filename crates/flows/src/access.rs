@@ -3,6 +3,8 @@
 //! A row costs 56 bytes and each order 4 more. Rows are kept whole, not by column: a flow picks rows that lie far apart, and one row is then one
 //! miss of the cache and not thirteen. Rows that share a time keep the order in which they really happened.
 
+use std::hint::black_box;
+
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
@@ -212,6 +214,14 @@ impl Accesses {
     #[must_use]
     pub fn get(&self, row: usize) -> AccessRef {
         self.rows[row].unpacked(row as u32)
+    }
+
+    /// Brings these rows into the caches: reads that do not wait for each other, so that the memory system has many under way.
+    #[inline]
+    pub(crate) fn fetch(&self, rows: &[u32]) {
+        // A row may lie on two cache lines.
+        let ends = |row: &u32| self.rows.get(*row as usize).map_or(0, |row| row.time ^ u64::from(row.flags));
+        black_box(rows.iter().map(ends).fold(0, |all, one| all ^ one));
     }
 
     /// Rows in order of time.

@@ -6,6 +6,9 @@ use crate::access::AccessRef;
 use crate::filter::Filter;
 use crate::trace::Trace;
 
+/// Rows of a thread's or an object's flow that are asked of memory at once: they lie far apart, and many misses at a time take little longer than one.
+const AHEAD: usize = 32;
+
 /// A walk over the accesses that a filter lets pass, in order of program time. It walks only one flow where the filter names an object or a thread. It knows
 /// no trace: give it the same one each time.
 #[derive(Clone, Debug)]
@@ -46,21 +49,41 @@ impl Cursor {
 
     /// Hands accesses to `take`, until it wants no more (false), or there are none.
     pub fn walk(&mut self, trace: &Trace, mut take: impl FnMut(AccessRef) -> bool) {
-        let Cursor { path, filter, next } = self;
-        let from = *next;
-        let mut visit = |access: AccessRef| {
-            *next += 1;
-            filter.as_ref().is_some_and(|filter| !filter.admits(trace, &access)) || take(access)
-        };
-        // By index, not by skipping: what was walked before must cost nothing.
-        let rows = match *path {
+        // Two loops: without conditions a row is handed on as it is read, and never put together in memory.
+        match &self.filter {
+            None => self.next = self.path.walk(self.next, trace, take),
+            Some(filter) => {
+                let visit = |access| !filter.admits(trace, &access) || take(access);
+                self.next = self.path.walk(self.next, trace, visit);
+            }
+        }
+    }
+}
+
+impl Path {
+    /// Visits accesses from the `from`th on, until `visit` says false; which one is next. By index, not by skipping: what was walked before must cost
+    /// nothing.
+    #[inline]
+    fn walk(self, from: usize, trace: &Trace, mut visit: impl FnMut(AccessRef) -> bool) -> usize {
+        let rows = match self {
             Path::All => {
-                (from..trace.accesses().len()).all(|row| visit(trace.row(row)));
-                return;
+                let length = trace.accesses().len();
+                let stopped = (from..length).find(|&row| !visit(trace.row(row)));
+                return stopped.map_or(length.max(from), |row| row + 1);
             }
             Path::Thread(thread) => trace.rows_of_thread(thread),
             Path::Object(object) => trace.rows_of_object(object),
         };
-        rows.iter().skip(from).all(|&row| visit(trace.row(row as usize)));
+        let mut next = from;
+        for rows in rows.get(from..).unwrap_or_default().chunks(AHEAD) {
+            trace.fetch(rows);
+            for &row in rows {
+                next += 1;
+                if !visit(trace.row(row as usize)) {
+                    return next;
+                }
+            }
+        }
+        next
     }
 }

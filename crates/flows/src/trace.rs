@@ -170,12 +170,20 @@ impl Trace {
         self.tables.accesses.walk(self.by_object.group(object.0).iter().copied())
     }
 
+    #[inline]
     pub(crate) fn rows_of_thread(&self, thread: ThreadIndex) -> &[u32] {
         self.by_thread.group(thread.0)
     }
 
+    #[inline]
     pub(crate) fn rows_of_object(&self, object: ObjectId) -> &[u32] {
         self.by_object.group(object.0)
+    }
+
+    /// Brings these rows, which somebody will ask for one by one, into the caches.
+    #[inline]
+    pub(crate) fn fetch(&self, rows: &[u32]) {
+        self.tables.accesses.fetch(rows);
     }
 
     /// The access in this row, which there is.
