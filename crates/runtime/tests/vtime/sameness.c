@@ -308,18 +308,18 @@ static void c11(void) {
 
 static void on_signal(int number) { (void)number; }
 
-/* A signal in `ms`, that interrupts what waits. */
+/* A signal in `ms`, that interrupts what waits, and more of them later: on a busy machine the first one may come before anybody waits. 0: none any more. */
 static void alarm_ms(int ms) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGALRM, &action, NULL);
-    struct timespec then = {0, ms * 1000000L};
-    struct itimerspec when = {.it_value = then};
+    struct timespec then = {0, ms * 1000000L}, again = {0, 5 * ms * 1000000L};
+    struct itimerspec when = {.it_value = then, .it_interval = again};
     static timer_t timer;
     static int made;
     if (!made++) timer_create(CLOCK_MONOTONIC, NULL, &timer);
     timer_settime(timer, 0, &when, NULL);
 }
-#define INTERRUPTED(call) do { alarm_ms(10); SHOW(call); } while (0)
+#define INTERRUPTED(call) do { alarm_ms(10); SHOW(call); alarm_ms(0); } while (0)
 
 static void sleeping(void) {
     struct timespec ms = {0, 2000000}, second = {1, 0}, left = {7, 7}, soon;
