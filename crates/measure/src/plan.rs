@@ -108,7 +108,7 @@ pub struct Step {
     /// How long it should repeat.
     pub time: Duration,
     /// 0 is never left out; the highest goes first.
-    rank: u8,
+    pub(crate) rank: u8,
     /// What it is one of, for saying what was left out.
     sort: &'static str,
 }

@@ -19,6 +19,9 @@ use crate::plan::{Group, Plan, Step, Task};
 use crate::region::{Region, Wanted};
 use crate::results::{BandwidthCell, Curve, Handoff, Host, LatencyCell, Results, Staircase, Target, VERSION, Walk};
 
+/// A busy machine may take this many times as long as planned; past that, only what everything else needs is measured.
+const LATE: u32 = 3;
+
 /// Where a run is.
 #[derive(Clone, Debug)]
 pub struct Progress {
@@ -39,6 +42,17 @@ pub fn run(
     permit: &Permit,
     options: &Options,
     plan: &Plan,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Results, MeasureError> {
+    carry_out(machine, permit, options, plan, Instant::now() + LATE * plan.estimate(), progress)
+}
+
+fn carry_out(
+    machine: &Machine,
+    permit: &Permit,
+    options: &Options,
+    plan: &Plan,
+    late: Instant,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Results, MeasureError> {
     let isa = options.isa.unwrap_or_else(Isa::best);
@@ -65,7 +79,7 @@ pub fn run(
         );
     }
     let mut runner =
-        Runner { permit, options, plan, isa, clock_hz: results.host.clock_mhz * 1e6, results, done: 0, progress };
+        Runner { late, permit, options, plan, isa, clock_hz: results.host.clock_mhz * 1e6, results, done: 0, progress };
     for group in &plan.groups {
         match &group.target {
             Some(target) => runner.on_memory(group, target)?,
@@ -89,6 +103,8 @@ fn host(machine: &Machine, plan: &Plan, isa: Isa) -> Host {
 }
 
 struct Runner<'a> {
+    /// From then on it is late.
+    late: Instant,
     permit: &'a Permit,
     options: &'a Options,
     plan: &'a Plan,
@@ -100,9 +116,17 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn tell(&mut self, now: String) {
-        (self.progress)(Progress { done: self.done, of: self.plan.steps().count(), now });
+    /// Tells that a step begins; false: it is too late for it.
+    fn begins(&mut self, step: &Step, now: &str) -> bool {
+        if step.rank > 0 && Instant::now() > self.late {
+            self.results
+                .left_out
+                .push(format!("{now}: this machine is busy, all before took {LATE} times as long as planned"));
+            return false;
+        }
+        (self.progress)(Progress { done: self.done, of: self.plan.steps().count(), now: now.to_owned() });
         self.done += 1;
+        true
     }
 
     /// Keeps what was found; a CPU that went away costs its measurement, everything else is fatal.
@@ -186,7 +210,9 @@ impl Runner<'_> {
     fn latency(&mut self, step: &Step, target: &Target, chase: &Chase, bytes: usize) -> Result<(), MeasureError> {
         let Task::Latency { from, cpu, walk } = step.task else { return Ok(()) };
         let what = format!("latency from CPU {cpu} to {target}");
-        self.tell(what.clone());
+        if !self.begins(step, &what) {
+            return Ok(());
+        }
         let found = chase.time(cpu, step.time);
         if let Some(ns) = self.keep(&what, found)? {
             let (target, bytes) = (target.clone(), bytes as u64);
@@ -198,7 +224,9 @@ impl Runner<'_> {
     fn loaded(&mut self, step: &Step, target: &Target, chase: &Chase, arrays: &mut Region) -> Result<(), MeasureError> {
         let Task::Loaded { from, cpu, neighbours, shares } = &step.task else { return Ok(()) };
         let what = format!("latency under load from node {from} to {target}");
-        self.tell(what.clone());
+        if !self.begins(step, &what) {
+            return Ok(());
+        }
         let kernel = self.options.load_kernel;
         let mut beside = Neighbours { memory: arrays.as_doubles(), cpus: neighbours, kernel, isa: self.isa };
         let each = step.time / (shares.len() as u32 + 1);
@@ -214,7 +242,9 @@ impl Runner<'_> {
         for step in &group.steps {
             let Task::Stairs { from, cpu, walk, sizes } = &step.task else { continue };
             let what = format!("cache steps of CPU {cpu}");
-            self.tell(what.clone());
+            if !self.begins(step, &what) {
+                continue;
+            }
             let found = climb(memory, sizes, *walk, self.plan.line_bytes, self.options.seed, (*cpu, step.time));
             if let Some((points, levels)) = self.keep(&what, found)? {
                 let (from, cpu, walk) = (*from, *cpu, *walk);
@@ -236,7 +266,9 @@ impl Runner<'_> {
             let Some(mut bench) = self.keep(&what, bench)? else { continue };
             for step in kernels {
                 let Task::Bandwidth { kernel, .. } = step.task else { continue };
-                self.tell(format!("{what}: {}", kernel.word()));
+                if !self.begins(step, &format!("{what}: {}", kernel.word())) {
+                    continue;
+                }
                 let found = bench.time(kernel, step.time, self.clock_hz);
                 if let Some(bytes_per_s) = self.keep(&what, found)? {
                     self.results.bandwidth.push(cell(*from, &bench, target, kernel, bytes_per_s));
@@ -250,7 +282,9 @@ impl Runner<'_> {
         for step in &group.steps {
             let Task::Handoff { a, b, relation } = step.task else { continue };
             let what = format!("hand-off between CPUs {a} and {b}");
-            self.tell(what.clone());
+            if !self.begins(step, &what) {
+                continue;
+            }
             let found = handoff::time(a, b, step.time);
             if let Some(ns) = self.keep(&what, found)? {
                 self.results.handoff.push(Handoff { a, b, relation, ns });
@@ -276,5 +310,28 @@ fn cell(
         bytes: bench.bytes(kernel),
         traffic_bytes_per_s: bytes_per_s.best() * traffic,
         bytes_per_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_missed_is_left_out_where_all_takes_far_longer_than_planned() {
+        let machine = Machine::from_sysfs(Path::new("/")).expect("this machine");
+        let permit = Permit::of_this_process();
+        let options = Options { size_bytes: Some(1 << 20), ..Options::default() };
+        let mut plan = Plan::new(&machine, &permit, &options).expect("a plan");
+        plan.groups.iter_mut().flat_map(|group| &mut group.steps).for_each(|step| step.time /= 50);
+        let dispensable = plan.steps().filter(|(_, step)| step.rank > 0).count();
+        let mut begun = 0;
+        let results =
+            carry_out(&machine, &permit, &options, &plan, Instant::now(), &mut |_| begun += 1).expect("results");
+        assert_eq!((begun, dispensable > 0), (plan.steps().count() - dispensable, true));
+        assert_eq!(results.left_out.iter().filter(|what| what.contains("busy")).count(), dispensable);
+        assert!(!results.latency.is_empty(), "{:?}", results.left_out);
     }
 }
