@@ -97,8 +97,15 @@ impl Driver {
         self.table.tick();
         for (page, from) in faults {
             let Some(home) = self.homes.of(*page) else { continue };
-            let used =
-                Use { process: 1, page: *page, is_large: false, thread: *from as u32 + 1, from: *from as u8, home };
+            let used = Use {
+                process: 1,
+                page: *page,
+                is_large: false,
+                thread: *from as u32 + 1,
+                from: *from as u8,
+                home,
+                is_sampled: false,
+            };
             self.table.saw(PageId::new(1, 0, *page), used.from, home);
             self.gate.saw(*from, usize::from(home), self.nodes);
             self.pending.push(used);
@@ -127,7 +134,7 @@ impl Driver {
     fn observation(&mut self, number: usize, remembers: bool, latency_ns: &[Vec<f64>]) -> Observation {
         let elapsed_ns = f64::from(std::mem::take(&mut self.waited)) * LOOK.as_nanos() as f64;
         let running = vec![Running { ran_ns: elapsed_ns }; self.nodes];
-        let estimated = estimate::estimate(self.table.flow(), &running, latency_ns, elapsed_ns);
+        let estimated = estimate::estimate(self.table.flow(), &running, latency_ns, elapsed_ns, &[]);
         let samples = observe::samples(&std::mem::take(&mut self.pending), remembers, |_| None);
         let thread = |node: usize| ThreadState {
             thread: node as u32 + 1,

@@ -1,4 +1,5 @@
-//! What is asked of the memory system, where no counter tells: from who runs where, whose pages they were seen on, and assumptions that are said aloud. Pure.
+//! What is asked of the memory system: by samples of the processor where there are any, else from who runs where, whose pages they were seen on, and
+//! assumptions that are said aloud. Pure.
 //!
 //! Page faults say *which* memory a node's threads use, and nothing of how often. So each thread that runs is taken to ask for as much as a
 //! memory-bound one does: [`OUTSTANDING`] lines at once and [`THINK_NS`] between two of them. Rates, utilisation and gains that follow are upper
@@ -64,9 +65,17 @@ pub struct Estimate {
     pub accesses: f64,
 }
 
-/// From the flow of evidence (from node, row, to home, column) and who ran. `latency_ns[from][home]`: what an access takes now.
+/// From the flow of evidence (from node, row, to home, column) and who ran. `latency_ns[from][home]`: what an access takes now. `measured`: memory accesses
+/// by node that samples of the processor stand for, in place of assumed rates; empty, or all 0: there were none.
 #[must_use]
-pub fn estimate(flow: &[f64], running: &[Running], latency_ns: &[Vec<f64>], elapsed_ns: f64) -> Estimate {
+pub fn estimate(
+    flow: &[f64],
+    running: &[Running],
+    latency_ns: &[Vec<f64>],
+    elapsed_ns: f64,
+    measured: &[f64],
+) -> Estimate {
+    let is_measured = measured.iter().any(|accesses| *accesses > 0.0);
     let nodes = running.len();
     let all: Vec<f64> = (0..nodes).map(|home| (0..nodes).map(|from| flow[from * nodes + home]).sum()).collect();
     let everything: f64 = all.iter().sum();
@@ -83,19 +92,25 @@ pub fn estimate(flow: &[f64], running: &[Running], latency_ns: &[Vec<f64>], elap
         }
         let shares: Vec<f64> = row.iter().map(|share| share / sum).collect();
         let latency: f64 = shares.iter().enumerate().map(|(home, share)| share * latency_ns[from][home]).sum();
-        let accesses = threads * elapsed_ns / (THINK_NS + latency / OUTSTANDING);
+        let (outstanding, think_ns) = match measured.get(from).filter(|_| is_measured) {
+            None => (OUTSTANDING, THINK_NS),
+            // It runs and asks memory for nothing.
+            Some(accesses) if *accesses <= 0.0 => continue,
+            Some(accesses) => pace(threads * elapsed_ns / accesses, latency),
+        };
+        let accesses = threads * elapsed_ns / (think_ns + latency / outstanding);
         node.reads_to.iter_mut().zip(&shares).for_each(|(reads, share)| *reads = accesses * share);
         out.accesses += accesses;
-        out.load.classes.push(Class {
-            from,
-            threads,
-            outstanding: OUTSTANDING,
-            think_ns: THINK_NS,
-            reads: shares,
-            writes: vec![0.0; nodes],
-        });
+        out.load.classes.push(Class { from, threads, outstanding, think_ns, reads: shares, writes: vec![0.0; nodes] });
     }
     out
+}
+
+/// Lines waited for at once and nanoseconds of work per line of a thread that takes `each_ns` per access of this latency: [`OUTSTANDING`] as long as that
+/// leaves time to work.
+fn pace(each_ns: f64, latency_ns: f64) -> (f64, f64) {
+    let waits_ns = latency_ns / OUTSTANDING;
+    if each_ns >= waits_ns { (OUTSTANDING, each_ns - waits_ns) } else { (latency_ns / each_ns, 0.0) }
 }
 
 /// Mean latency of the evidence's accesses, each pair of nodes at what it takes now; `None` without evidence or probes.
@@ -139,7 +154,7 @@ mod tests {
         let latency = vec![vec![90.0, 190.0], vec![190.0, 90.0]];
         let flow = [3.0, 1.0, 0.0, 0.0];
         let running = [Running { ran_ns: 1e9 }, Running { ran_ns: 0.5e9 }];
-        let found = estimate(&flow, &running, &latency, 1e9);
+        let found = estimate(&flow, &running, &latency, 1e9, &[]);
         assert_eq!(found.load.classes.len(), 2);
         assert_eq!(found.load.classes[0].reads, [0.75, 0.25]);
         // Nobody was seen from node 1: it is taken to be like all.
@@ -147,8 +162,26 @@ mod tests {
         let per_access = THINK_NS + (0.75 * 90.0 + 0.25 * 190.0) / OUTSTANDING;
         let sum: f64 = found.nodes[0].reads_to.iter().sum();
         assert!((sum - 1e9 / per_access).abs() < 1.0, "{sum}");
-        assert!(estimate(&flow, &[Running::default(); 2], &latency, 1e9).load.classes.is_empty());
-        assert!(estimate(&[0.0; 4], &running, &latency, 1e9).load.classes.is_empty());
+        assert!(estimate(&flow, &[Running::default(); 2], &latency, 1e9, &[]).load.classes.is_empty());
+        assert!(estimate(&[0.0; 4], &running, &latency, 1e9, &[0.0; 2]).load.classes.is_empty());
+    }
+
+    #[test]
+    fn measured_rates_are_what_is_told() {
+        let latency = vec![vec![90.0, 190.0], vec![190.0, 90.0]];
+        let flow = [3.0, 1.0, 1.0, 3.0];
+        let running = [Running { ran_ns: 1e9 }, Running { ran_ns: 2e9 }];
+        // A thread that computes a lot, and two that wait for more lines at once than is assumed.
+        let found = estimate(&flow, &running, &latency, 1e9, &[1e6, 4e8]);
+        for (node, accesses) in found.nodes.iter().zip([1e6, 4e8]) {
+            let told: f64 = node.reads_to.iter().sum();
+            assert!((told / accesses - 1.0).abs() < 1e-9, "{told}");
+        }
+        let [calm, greedy] = &found.load.classes[..] else { panic!("{:?}", found.load) };
+        assert!(calm.think_ns > 900.0 && (calm.outstanding - OUTSTANDING).abs() < 1e-9);
+        assert!(greedy.think_ns == 0.0 && greedy.outstanding > 20.0);
+        let idle = estimate(&flow, &running, &latency, 1e9, &[0.0, 1e6]);
+        assert_eq!((idle.load.classes.len(), idle.load.classes[0].from), (1, 1), "node 0 runs and asks for nothing");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Use {
     pub from: u8,
     /// Index of the node where the page was then.
     pub home: u8,
+    /// The processor sampled it; else the kernel saw a fault.
+    pub is_sampled: bool,
 }
 
 impl Use {
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     fn used(page: u64, from: u8) -> Use {
-        Use { process: 1, page, is_large: false, thread: 1, from, home: 0 }
+        Use { process: 1, page, is_large: false, thread: 1, from, home: 0, is_sampled: false }
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct Config {
     pub keep_settings: bool,
     /// Latencies are probed.
     pub probes: bool,
+    /// The processor's samples of accesses are evidence.
+    pub samples: bool,
     /// Pages of which something is remembered at most.
     pub table_pages: usize,
     /// Model of this machine; `None`: what firmware tells.
@@ -94,6 +96,7 @@ struct Raw {
     dry_run: Option<bool>,
     keep_settings: Option<bool>,
     probes: Option<bool>,
+    samples: Option<bool>,
     table_pages: Option<Spanned<u64>>,
     machine: Option<String>,
     seed: Option<u64>,
@@ -174,6 +177,7 @@ impl Config {
             dry_run: raw.dry_run.unwrap_or(false),
             keep_settings: raw.keep_settings.unwrap_or(false),
             probes: raw.probes.unwrap_or(true),
+            samples: raw.samples.unwrap_or(true),
             table_pages: fail.table(raw.table_pages)?,
             machine: raw.machine,
             seed: raw.seed.unwrap_or(1),
@@ -187,12 +191,13 @@ impl Config {
     /// Names of settings that differ from another configuration's and take a new start.
     #[must_use]
     pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
-        let pairs: [(&'static str, bool); 12] = [
+        let pairs: [(&'static str, bool); 13] = [
             ("system, cgroup or pid", self.who == other.who),
             ("policy", self.policy == other.policy),
             ("dry-run", self.dry_run == other.dry_run),
             ("keep-settings", self.keep_settings == other.keep_settings),
             ("probes", self.probes == other.probes),
+            ("samples", self.samples == other.samples),
             ("table-pages", self.table_pages == other.table_pages),
             ("machine", self.machine == other.machine),
             ("seed", self.seed == other.seed),
@@ -338,7 +343,7 @@ mod tests {
     fn every_key_is_taken() {
         let config = parse(
             "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\n\
-             dry-run = true\nkeep-settings = true\nprobes = false\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
+             dry-run = true\nkeep-settings = true\nprobes = false\nsamples = false\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
              [journal]\nenabled = true\nfile = \"/j\"\nmax-size = \"1M\"\nparts = 2\nkeep-free = \"0\"\n\
              [control]\nenabled = true\nsocket = \"/c\"\nmode = \"0600\"\n\
              [metrics]\nlisten = \"0.0.0.0:9105\"\nallow-remote = true\nper-process = true\n[state]\nfolder = \"/s\"\n",
@@ -350,11 +355,15 @@ mod tests {
         assert_eq!(config.journal.as_ref().unwrap().max_bytes, 1 << 20);
         assert_eq!(config.control.as_ref().unwrap().mode, 0o600);
         assert!(
-            config.metrics.as_ref().unwrap().per_process && config.dry_run && config.keep_settings && !config.probes
+            config.metrics.as_ref().unwrap().per_process
+                && config.dry_run
+                && config.keep_settings
+                && !config.probes
+                && !config.samples
         );
         let without = parse("system = true\n[journal]\nenabled = false\n[control]\nenabled = false").unwrap();
         assert_eq!((&without.journal, &without.control), (&None, &None));
-        assert_eq!(without.needs_restart(&config).len(), 12);
+        assert_eq!(without.needs_restart(&config).len(), 13);
         let tuned = Config { tunables: Tunables { max_harm: 0.5, ..config.tunables.clone() }, ..config.clone() };
         assert_eq!(config.needs_restart(&tuned), Vec::<&str>::new());
     }

@@ -69,8 +69,8 @@ Examples:
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
-Evidence comes from page faults: the kernel's NUMA balancing is turned on for the run and its pace changed, and both are put back (--keep-settings leaves
-them alone). Moving pages of other users' processes takes CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their page faults CAP_PERFMON (or
+Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) where there are any. Else from page faults: the kernel's NUMA balancing is
+turned on for the run and its pace changed, and both are put back (--keep-settings leaves them alone). Moving pages of other users' processes takes CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their page faults CAP_PERFMON (or
 kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; what was moved stays. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
     /// Processes to look after, and what they start
@@ -83,7 +83,7 @@ pub struct BalanceArgs {
     #[arg(long)]
     pub system: bool,
     /// Place whole processes by their demand of processors and memory, in place of pages by a policy
-    #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "config"])]
+    #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "no_samples", "config"])]
     pub pack: bool,
     /// Placement policy: NAME or NAME:OPTION=VALUE,...
     #[arg(long, value_name = "POLICY", default_value = "pilot")]
@@ -118,6 +118,9 @@ pub struct BalanceArgs {
     /// Measure no latencies between nodes
     #[arg(long)]
     pub no_probes: bool,
+    /// Page faults for evidence even where the processor samples accesses
+    #[arg(long)]
+    pub no_samples: bool,
     /// For what a policy draws at random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -179,7 +182,7 @@ fn want(text: &str) -> Result<(f64, u64), String> {
 pub struct ServiceArgs {
     /// Take every setting from a file: with journal and control socket unless it says otherwise; SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
-        "keep_settings", "no_probes", "seed", "journal", "control", "metrics", "state_dir"])]
+        "keep_settings", "no_probes", "no_samples", "seed", "journal", "control", "metrics", "state_dir"])]
     pub config: Option<PathBuf>,
     /// Write every decision with its evidence to this file (`numapilot explain`)
     #[arg(long, value_name = "FILE")]

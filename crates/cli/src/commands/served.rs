@@ -53,6 +53,7 @@ impl Plan {
             dry_run: config.dry_run || arguments.dry_run,
             steers_scanning: !config.keep_settings,
             probes: config.probes,
+            samples: config.samples,
             table_pages: config.table_pages,
             until: arguments.until,
             seed: config.seed,

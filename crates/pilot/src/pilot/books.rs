@@ -171,14 +171,17 @@ impl Books {
     }
 
     pub fn looked(&mut self, elapsed: Duration, seen: &Seen, uses: &[Use], passed_over: u64) {
-        let faults = uses.len() as u64 + passed_over;
+        let samples = uses.iter().filter(|used| used.is_sampled).count() as u64;
+        let faults = uses.len() as u64 - samples + passed_over;
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let counters = &mut self.counters;
         counters.observations += 1;
+        counters.samples += samples;
         counters.hint_faults += faults;
         counters.samples_lost += seen.lost;
         *self.losses.entry("faults that found a ring full").or_default() += seen.lost;
         *self.losses.entry("records that could not be read").or_default() += seen.bad;
+        self.rates.samples_per_s = samples as f64 / seconds;
         self.rates.hint_faults_per_s = faults as f64 / seconds;
         self.rates.moved_bytes_per_s = (counters.moved_bytes - self.moved_before) as f64 / seconds;
         self.moved_before = counters.moved_bytes;
@@ -241,6 +244,7 @@ impl Books {
     pub fn observation(
         &self,
         seen: &Observed,
+        sampled: u64,
         machine: &Machine,
         table: &PageTable,
         probes: Option<&Probes>,
@@ -256,10 +260,10 @@ impl Books {
         event::Observation {
             observation: self.counters.observations,
             elapsed_ns: seen.elapsed_ns,
-            samples: seen.samples.len() as u64,
+            samples: sampled,
             samples_lost: seen.samples_lost,
-            hint_faults: seen.samples.len() as u64,
-            accesses_per_sample: 0.0,
+            hint_faults: (seen.samples.len() as u64).saturating_sub(sampled),
+            accesses_per_sample: if sampled > 0 { seen.sample_period } else { 0.0 },
             pages_known: table.len() as u64,
             threads: seen.threads.len() as u64,
             nodes: machine.nodes().iter().enumerate().map(node).collect(),

@@ -48,6 +48,9 @@ impl Pilot {
         if ended {
             let all = &self.targets.all;
             self.eyes.close_ended(|pid| all.contains_key(&pid));
+            if let Some(samples) = &mut self.samples {
+                samples.close_ended(|pid| all.contains_key(&pid));
+            }
         }
     }
 
@@ -88,12 +91,18 @@ impl Pilot {
 
     /// What the rings hold. Children of targets are targets.
     pub(super) fn look_at_rings(&mut self, conductor: &mut dyn Conductor) -> Seen {
-        let seen = self.eyes.look();
+        let mut seen = self.eyes.look();
+        if let Some(samples) = &mut self.samples {
+            samples.look(&self.machine, &mut seen);
+        }
         let mut added = Vec::new();
         for (_, news) in &seen.news {
             match news {
                 News::Fork { pid, parent } if self.targets.all.contains_key(parent) => {
                     self.eyes.inherits(*pid, Some(*parent));
+                    if let Some(samples) = &mut self.samples {
+                        samples.inherits(*pid, Some(*parent));
+                    }
                     // One that has ended already is no target any more.
                     added.extend(self.targets.add(*pid).ok().flatten());
                 }
@@ -108,7 +117,7 @@ impl Pilot {
         seen
     }
 
-    /// Which faults are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches only teach
+    /// Which faults and samples are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches only teach
     /// where pages are.
     pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
         let mut uses = Vec::with_capacity(faults.len());
@@ -125,6 +134,12 @@ impl Pilot {
             if fault.time_ns < looked.known_since_ns {
                 continue;
             }
+            if let Some(access) = fault.access {
+                self.measured[fault.node] += access.weight as f64;
+                if let Some(home) = access.home {
+                    looked.homes.set(fault.page, fault.page + 1, home);
+                }
+            }
             let is_large = looked.is_huge(fault.page);
             let known = looked.homes.of(fault.page);
             // Pages take turns, so that none is passed over again and again.
@@ -136,12 +151,22 @@ impl Pilot {
                 ask.push((fault.pid, fault.page));
             }
             let Some(home) = known else {
-                looked.homes.set(fault.page, fault.page + 1, fault.node as u8);
+                // A first touch puts it there; an access may be to anywhere.
+                if fault.access.is_none() {
+                    looked.homes.set(fault.page, fault.page + 1, fault.node as u8);
+                }
                 continue;
             };
             let thread = looked.threads.get(&fault.tid).map_or(0, |thread| thread.number);
-            let used =
-                Use { process: looked.number(), page: fault.page, is_large, thread, from: fault.node as u8, home };
+            let used = Use {
+                process: looked.number(),
+                page: fault.page,
+                is_large,
+                thread,
+                from: fault.node as u8,
+                home,
+                is_sampled: fault.access.is_some(),
+            };
             let id = looked.page_id(used.key().page);
             self.table.saw(id, used.from, home);
             looked.samples.0 += 1;

@@ -45,6 +45,7 @@ use crate::system::binding::ThreadMove;
 use crate::system::eyes::Eyes;
 use crate::system::hands::Hands;
 use crate::system::probes::Probes;
+use crate::system::samples::Samples;
 use crate::system::settings::Settings;
 use crate::system::targets::Looked;
 use crate::system::targets::Targets;
@@ -83,6 +84,14 @@ pub struct Pilot {
     options: Options,
     targets: Targets,
     eyes: Eyes,
+    /// The processor's samples, where it has any; why not, else.
+    samples: Option<Samples>,
+    /// For how long targets ran without bringing a sample.
+    silent_ns: f64,
+    /// Of the last decision's evidence: samples of the processor.
+    sampled: u64,
+    /// Memory accesses that samples since the last decision stand for, by node.
+    measured: Vec<f64>,
     hands: Hands,
     probes: Option<Probes>,
     settings: Settings,
@@ -144,11 +153,24 @@ impl Pilot {
             return Err(PilotError::OneNode);
         }
         let mut eyes = Eyes::new(&machine);
+        let is_system = options.who == Who::System;
+        let mut samples = match options.samples {
+            true => Samples::best(is_system, &machine),
+            false => Err("not asked for".to_owned()),
+        };
         match &options.who {
             Who::System => eyes.open(&Scope::System)?,
-            Who::Child => eyes.open(&Scope::Children)?,
+            Who::Child => {
+                eyes.open(&Scope::Children)?;
+                if let Ok(found) = &mut samples
+                    && let Err(error) = found.open(&Scope::Children, &machine)
+                {
+                    samples = Err(error.to_string());
+                }
+            }
             Who::Processes(_) | Who::Cgroup(_) => {}
         }
+        let sample_note = samples.as_ref().err().cloned();
         let hands = Hands::new(&machine, options.tunables.moving());
         let (probes, probe_note) = match options.probes.then(|| Probes::new(&machine, options.seed)) {
             Some(Ok(probes)) => (Some(probes), "a chase of pointers per interval from one node".to_owned()),
@@ -189,20 +211,27 @@ impl Pilot {
             machine,
             policy,
             eyes,
+            samples: samples.ok(),
+            silent_ns: 0.0,
+            sampled: 0,
+            measured: vec![0.0; nodes],
             hands,
             probes,
             options,
         };
-        pilot.evidence = pilot.sources(&probe_note, notes);
+        pilot.evidence = pilot.sources(sample_note, &probe_note, notes);
         if let Who::Processes(pids) = pilot.options.who.clone() {
             pids.iter().try_for_each(|pid| pilot.take_on(*pid))?;
         }
         Ok(pilot)
     }
 
-    fn sources(&self, probe_note: &str, notes: &[String]) -> Vec<EvidenceSource> {
+    fn sources(&self, sample_note: Option<String>, probe_note: &str, notes: &[String]) -> Vec<EvidenceSource> {
         let source = |name: &str, used, detail: String| EvidenceSource { name: name.to_owned(), used, detail };
+        let sampled = self.samples.as_ref().map(|samples| format!("memory accesses, sampled by {}", samples.source));
+        let detail = sampled.clone().or(sample_note).unwrap_or_default();
         let mut sources = vec![
+            source("pmu", sampled.is_some(), detail),
             source(
                 "fault",
                 true,
@@ -210,10 +239,12 @@ impl Pilot {
             ),
             source("probe", self.probes.is_some(), probe_note.to_owned()),
         ];
-        let assumed = format!(
-            "rates are estimated: no counter is read, each running thread is taken to wait for {} lines at once",
-            crate::estimate::OUTSTANDING
-        );
+        let assumed = match sampled {
+            Some(_) => "rates are estimated by what samples stand for",
+            None => "rates are estimated: no counter is read",
+        };
+        let outstanding = crate::estimate::OUTSTANDING;
+        let assumed = format!("{assumed}, each running thread is taken to wait for {outstanding} lines at once");
         sources.push(source("rates", false, assumed));
         sources.extend(notes.iter().map(|note| source("machine", false, note.clone())));
         sources
@@ -225,6 +256,9 @@ impl Pilot {
     /// It has ended already.
     pub fn child(&mut self, pid: u32) -> Result<(), PilotError> {
         self.eyes.inherits(pid, None);
+        if let Some(samples) = &mut self.samples {
+            samples.inherits(pid, None);
+        }
         Ok(self.targets.add(pid).map(drop)?)
     }
 
@@ -387,7 +421,11 @@ impl Pilot {
     /// Looks after a process from now on, with events of its own unless it has inherited some.
     fn take_on(&mut self, pid: u32) -> Result<(), PilotError> {
         if !self.eyes.sees(pid) {
-            self.eyes.open(&Scope::Processes(vec![pid]))?;
+            let scope = Scope::Processes(vec![pid]);
+            self.eyes.open(&scope)?;
+            if let Some(samples) = &mut self.samples {
+                samples.open(&scope, &self.machine)?;
+            }
         }
         Ok(self.targets.add(pid).map(drop)?)
     }

@@ -74,6 +74,8 @@ pub struct Options {
     pub steers_scanning: bool,
     /// Whether latencies are probed.
     pub probes: bool,
+    /// Whether the processor's samples of accesses are taken for evidence, where it has any.
+    pub samples: bool,
     /// Pages of which something is remembered at most.
     pub table_pages: usize,
     /// Ends by itself after so long.
@@ -91,6 +93,7 @@ impl Default for Options {
             dry_run: false,
             steers_scanning: true,
             probes: true,
+            samples: true,
             table_pages: 4 << 20,
             until: None,
             seed: 1,

@@ -9,6 +9,7 @@ use super::Pilot;
 use super::options::Who;
 use crate::conductor::Conductor;
 use crate::event::Event;
+use crate::observe::Use;
 use crate::system::settings;
 use crate::system::settings::NUMA_BALANCING;
 use crate::system::settings::SCAN_DELAY;
@@ -20,6 +21,8 @@ const FAST_FOR: Duration = Duration::from_secs(4);
 /// Share of the time that may be fast, past the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
 const SHARE: f64 = 0.33;
 const ADVANCE: Duration = Duration::from_secs(20);
+/// Targets ran for so long and nothing was sampled.
+const SILENT_NS: f64 = 10e9;
 const FAST_MS: &str = "100";
 const FAST_MAX_MS: &str = "400";
 
@@ -35,8 +38,12 @@ pub(super) struct Scanning {
 }
 
 impl Pilot {
-    /// Turns balancing on where it is off.
+    /// Turns balancing on where it is off and nothing else tells of uses.
     pub(super) fn begin_scanning(&mut self, conductor: &mut dyn Conductor) {
+        if self.samples.is_some() {
+            self.want_evidence();
+            return;
+        }
         let mode = settings::read(NUMA_BALANCING).and_then(|text| text.parse::<i64>().ok());
         let is_on = mode.is_some_and(|mode| mode & 1 != 0);
         if !self.options.steers_scanning || self.options.dry_run {
@@ -66,6 +73,24 @@ impl Pilot {
         if self.options.who == Who::Child && self.scanning.may {
             self.scanning.is_young = self.set(SCAN_DELAY, FAST_MS, conductor);
         }
+    }
+
+    /// Targets ran: if samples do not come all the same (a hypervisor may offer a PMU that counts nothing), page faults take their place.
+    pub(super) fn hear_silence(&mut self, uses: &[Use], ran_ns: f64, conductor: &mut dyn Conductor) {
+        if self.samples.is_none() {
+            return;
+        }
+        self.silent_ns = if uses.iter().any(|used| used.is_sampled) { 0.0 } else { self.silent_ns + ran_ns };
+        if self.silent_ns < SILENT_NS {
+            return;
+        }
+        self.samples = None;
+        let what = format!(
+            "targets ran for {} s and the processor sampled no memory access of theirs: page faults are evidence from now on",
+            SILENT_NS / 1e9
+        );
+        self.trouble(what, conductor);
+        self.begin_scanning(conductor);
     }
 
     /// The program that was started has been born: the first delay is put back.

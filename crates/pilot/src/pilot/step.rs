@@ -88,6 +88,7 @@ impl Pilot {
         if self.runs_elsewhere(&running) {
             self.want_evidence();
         }
+        self.hear_silence(&uses, ran_ns, conductor);
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         self.books.looked(elapsed, &seen, &uses, passed_over);
         let measure = if is_idle || self.is_paused { None } else { self.probe() };
@@ -151,7 +152,7 @@ impl Pilot {
         let latency = |from: NodeId, to: NodeId| self.machine.idle_latency_or_guess_ns(from, to);
         let matrix: Vec<Vec<f64>> =
             nodes.iter().map(|from| nodes.iter().map(|to| latency(from.id, to.id)).collect()).collect();
-        estimate::estimate(self.table.flow(), running, &matrix, elapsed.as_nanos() as f64)
+        estimate::estimate(self.table.flow(), running, &matrix, elapsed.as_nanos() as f64, &self.measured)
     }
 
     /// Asks the policy once there is enough new evidence for it. Returns how many orders were carried out.
@@ -196,7 +197,9 @@ impl Pilot {
 
     fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
         let uses = self.as_they_lie();
+        self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
         let estimated = self.estimate(&self.running(elapsed), elapsed);
+        self.measured.fill(0.0);
         let mut nodes = estimated.nodes.clone();
         for (memory, counters) in self.memory.iter().zip(&mut nodes) {
             counters.free_bytes = memory.available_bytes();
@@ -267,7 +270,8 @@ impl Pilot {
         self.books.policy_said(self.policy.explain());
         let is_told = !orders.is_empty() || self.books.is_time_to_tell();
         if is_told {
-            let told = self.books.observation(observation, &self.machine, &self.table, self.probes.as_ref());
+            let told =
+                self.books.observation(observation, self.sampled, &self.machine, &self.table, self.probes.as_ref());
             conductor.record(Event::Observation(told));
         }
         if orders.is_empty() {

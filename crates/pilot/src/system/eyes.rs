@@ -18,7 +18,16 @@ use numapilot_sources::live::ring::Records;
 /// Bytes of a CPU's ring: some ten thousand faults between two looks.
 const RING_BYTES: usize = 512 << 10;
 
-/// A page fault of a target.
+/// What the processor's sample of an access told beside the access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Index of the page's node; `None`: not told.
+    pub home: Option<u8>,
+    /// Memory accesses that it stands for.
+    pub weight: u64,
+}
+
+/// A page fault of a target, or a sampled access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Nanoseconds on the kernel's raw monotonic clock.
@@ -31,6 +40,8 @@ pub struct Fault {
     pub node: usize,
     /// Address over 4,096.
     pub page: u64,
+    /// `None`: a fault.
+    pub access: Option<Access>,
 }
 
 /// What the side band told.
@@ -53,7 +64,7 @@ pub enum News {
 /// All that a look brought, in order of time.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Faults.
+    /// Faults and sampled accesses.
     pub faults: Vec<Fault>,
     /// News, each with its time.
     pub news: Vec<(u64, News)>,
@@ -173,7 +184,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
             if address != 0 && address >> 56 == 0 {
                 let node = node_of_cpu.get(cpu as usize).copied().unwrap_or(0);
                 let time_ns = sample.time.unwrap_or(0);
-                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096 });
+                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
             }
         }
         Record::SideBand(band, id) => {

@@ -1,4 +1,5 @@
-//! What touches the running system: the processes looked after ([`targets`]), evidence from the kernel ([`eyes`]), loaded latencies ([`probes`]), carrying
+//! What touches the running system: the processes looked after ([`targets`]), evidence from the kernel ([`eyes`]) and the processor
+//! ([`samples`]), loaded latencies ([`probes`]), carrying
 //! orders out ([`hands`], threads by [`binding`]), settings that are changed and put back ([`settings`]), and whoever keeps what was ([`keeper`]).
 
 pub mod binding;
@@ -7,5 +8,6 @@ pub mod eyes;
 pub mod hands;
 pub mod keeper;
 pub mod probes;
+pub mod samples;
 pub mod settings;
 pub mod targets;

@@ -99,6 +99,7 @@ pub struct Glimpse {
     /// Samples that found no room so far, and records that could not be read.
     pub lost: u64,
     set: EventSet,
+    has_aux: bool,
     /// What each event's samples are.
     places: Places,
     asks: Option<Homes>,
@@ -183,7 +184,24 @@ impl Glimpse {
         let cpus = set.rings.iter().map(|ring| ring.cpu);
         let spe = if with_aux.is_some() { source_tables(Path::new("/"), cpus) } else { Vec::new() };
         let asks = places.only_node().is_none().then(Homes::default);
-        Glimpse { kind, notes, lost: 0, set, places, asks, spe, bytes: Vec::new(), aux: Vec::new() }
+        Glimpse {
+            kind,
+            notes,
+            lost: 0,
+            has_aux: with_aux.is_some(),
+            set,
+            places,
+            asks,
+            spe,
+            bytes: Vec::new(),
+            aux: Vec::new(),
+        }
+    }
+
+    /// Whether samples tell whose they are.
+    #[must_use]
+    pub fn names_processes(&self) -> bool {
+        !self.has_aux
     }
 
     /// Appends what came since the last look.
