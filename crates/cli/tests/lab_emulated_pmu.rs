@@ -19,6 +19,8 @@ use serde_json::Value;
 const NODES: usize = 4;
 const CPUS_PER_NODE: usize = 2;
 const PERIOD: u64 = 500;
+/// The same where everything counts that runs, the reader of the samples too.
+const WHOLE_PERIOD: u64 = 4000;
 /// Pages of each ring in the guest.
 const RING_PAGES: usize = 64;
 
@@ -194,4 +196,44 @@ fn stat_tells_local_accesses_by_emulated_samples() {
         }
     }
     assert!(stat["notes"].to_string().contains("emulated"), "{}", stat["notes"]);
+}
+/// The daemon's evidence is the emulated PMU: pages go to their users, the kernel's settings stay as they are, and everything says what it was.
+#[test]
+fn balance_places_memory_by_emulated_samples() {
+    if !numapilot_lab::wanted("balance_places_memory_by_emulated_samples") {
+        return;
+    }
+    let folder = scratch();
+    let feeder = compiled(folder.path(), "feeder");
+    let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
+    let script = format!(
+        "echo 0 > /proc/sys/kernel/numa_balancing; mkdir /dev/shm/pmu; \
+         {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {WHOLE_PERIOD} /dev/shm/moves & \
+         until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done; \
+         {} remote 2 4 0.5 2> /dev/shm/e & pid=$!; until grep -q ready /dev/shm/e; do sleep 0.01; done; \
+         NUMAPILOT_EMULATED_PMU=/dev/shm/pmu {BINARY} balance --pid $pid --json > b.json; \
+         wait $pid; echo status $?; cat /proc/sys/kernel/numa_balancing; touch /dev/shm/moves.done; wait",
+        feeder.display(),
+        NODES * CPUS_PER_NODE,
+        moves.display(),
+    );
+    let sampling = Some(Sampling { period: WHOLE_PERIOD, seed: 1 });
+    let options = TruthOptions { marked_only: false, sampling, ..TruthOptions::default() };
+    let lab = Lab::new(Topology::symmetric(NODES)).icount(true).truth(options);
+    let outcome = lab.run(Command::new("sh").arg("-c").arg(script).current_dir(folder.path())).expect("the lab runs");
+    let outcome = outcome.expect_success();
+    eprintln!("{}\n{}{}", outcome.how, outcome.stdout, outcome.stderr);
+    let events = fs::read_to_string(folder.path().join("b.json")).expect("events");
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    let pmu = of("start")[0]["evidence"].as_array().expect("evidence").iter().find(|one| one["name"] == "pmu");
+    let pmu = pmu.expect("its evidence");
+    assert!(pmu["used"] == true && pmu["detail"].as_str().is_some_and(|how| how.contains("EMULATED")), "{pmu}");
+    assert!(of("setting").is_empty(), "{:?}", of("setting"));
+    let seen = of("observation");
+    assert!(seen.iter().any(|one| number(one, "/samples") > 0.0 && number(one, "/accesses_per_sample") > 0.0));
+    let rows = outcome.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let home: Vec<f64> = rows.filter(Value::is_object).map(|row| number(&row, "/in_own_part")).collect();
+    assert!(home[0] < 200.0 && home[home.len() - 1] >= 0.9 * 512.0, "{home:?}\n{}", outcome.stdout);
+    assert!(outcome.stdout.contains("status 0\n0\n"), "{}", outcome.stdout);
 }
