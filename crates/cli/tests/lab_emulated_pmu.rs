@@ -20,7 +20,7 @@ const NODES: usize = 4;
 const CPUS_PER_NODE: usize = 2;
 const PERIOD: u64 = 500;
 /// The same where everything counts that runs, the reader of the samples too.
-const WHOLE_PERIOD: u64 = 4000;
+const WHOLE_PERIOD: u64 = 40_000;
 /// Pages of each ring in the guest.
 const RING_PAGES: usize = 64;
 
@@ -210,7 +210,7 @@ fn balance_places_memory_by_emulated_samples() {
         "echo 0 > /proc/sys/kernel/numa_balancing; mkdir /dev/shm/pmu; \
          {} /run/lab/samples /dev/shm/pmu {} {RING_PAGES} {WHOLE_PERIOD} /dev/shm/moves & \
          until [ -e /dev/shm/pmu/ready ]; do sleep 0.01; done; \
-         {} remote 2 4 0.5 2> /dev/shm/e & pid=$!; until grep -q ready /dev/shm/e; do sleep 0.01; done; \
+         {} remote 2 8 0.5 2> /dev/shm/e & pid=$!; until grep -q ready /dev/shm/e; do sleep 0.01; done; \
          NUMAPILOT_EMULATED_PMU=/dev/shm/pmu {BINARY} balance --pid $pid --json > b.json; \
          wait $pid; echo status $?; cat /proc/sys/kernel/numa_balancing; touch /dev/shm/moves.done; wait",
         feeder.display(),
@@ -230,6 +230,9 @@ fn balance_places_memory_by_emulated_samples() {
     let pmu = pmu.expect("its evidence");
     assert!(pmu["used"] == true && pmu["detail"].as_str().is_some_and(|how| how.contains("EMULATED")), "{pmu}");
     assert!(of("setting").is_empty(), "{:?}", of("setting"));
+    for event in events.iter().take(3).chain(&events[events.len().saturating_sub(3)..]) {
+        eprintln!("{event}");
+    }
     let seen = of("observation");
     assert!(seen.iter().any(|one| number(one, "/samples") > 0.0 && number(one, "/accesses_per_sample") > 0.0));
     let rows = outcome.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Two repetitions this near confirm one another.
 const CONFIRMS: f64 = 0.02;
 /// With fewer undisturbed repetitions than this, disturbed ones count too.
-const QUIET_MIN: usize = 5;
+pub(crate) const QUIET_MIN: usize = 5;
 /// Turns a median absolute deviation into the standard deviation of a normal distribution.
 pub const MAD_TO_SIGMA: f64 = 1.4826;
 
