@@ -86,6 +86,8 @@ pub struct Pilot {
     eyes: Eyes,
     /// The processor's samples, where it has any; why not, else.
     samples: Option<Samples>,
+    /// Samples of a process that was taken on since were refused: why.
+    refused: Option<String>,
     /// For how long targets ran without bringing a sample.
     silent_ns: f64,
     /// Of the last decision's evidence: samples of the processor.
@@ -212,6 +214,7 @@ impl Pilot {
             policy,
             eyes,
             samples: samples.ok(),
+            refused: None,
             silent_ns: 0.0,
             sampled: 0,
             measured: vec![0.0; nodes],
@@ -420,14 +423,18 @@ impl Pilot {
 
     /// Looks after a process from now on, with events of its own unless it has inherited some.
     fn take_on(&mut self, pid: u32) -> Result<(), PilotError> {
+        let mut refused = None;
         if !self.eyes.sees(pid) {
             let scope = Scope::Processes(vec![pid]);
             self.eyes.open(&scope)?;
-            if let Some(samples) = &mut self.samples {
-                samples.open(&scope, &self.machine)?;
-            }
+            refused = self.samples.as_mut().and_then(|samples| samples.open(&scope, &self.machine).err());
         }
-        Ok(self.targets.add(pid).map(drop)?)
+        self.targets.add(pid)?;
+        // One that has ended meanwhile has got no further than this.
+        if let Some(error) = refused {
+            self.refused = Some(format!("no samples of process {pid}: {error}"));
+        }
+        Ok(())
     }
 
     /// Tells of something that went wrong and does not end the loop; the same words once, and then how often.

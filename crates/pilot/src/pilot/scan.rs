@@ -75,21 +75,21 @@ impl Pilot {
         }
     }
 
-    /// Targets ran: if samples do not come all the same (a hypervisor may offer a PMU that counts nothing), page faults take their place.
+    /// Page faults take the place of samples where these are refused, or do not come though targets run (a hypervisor may offer a PMU that counts nothing).
     pub(super) fn hear_silence(&mut self, uses: &[Use], ran_ns: f64, conductor: &mut dyn Conductor) {
         if self.samples.is_none() {
             return;
         }
         self.silent_ns = if uses.iter().any(|used| used.is_sampled) { 0.0 } else { self.silent_ns + ran_ns };
-        if self.silent_ns < SILENT_NS {
-            return;
-        }
+        let why = match self.refused.take() {
+            Some(why) => why,
+            None if self.silent_ns >= SILENT_NS => {
+                format!("targets ran for {} s and no access of theirs was sampled", SILENT_NS / 1e9)
+            }
+            None => return,
+        };
         self.samples = None;
-        let what = format!(
-            "targets ran for {} s and the processor sampled no memory access of theirs: page faults are evidence from now on",
-            SILENT_NS / 1e9
-        );
-        self.trouble(what, conductor);
+        self.trouble(format!("{why}; page faults are evidence from now on"), conductor);
         self.begin_scanning(conductor);
     }
 

@@ -39,15 +39,16 @@ impl Samples {
     /// It has none, or not for this user; in words.
     pub fn best(is_system: bool, machine: &Machine) -> Result<Samples, String> {
         let own = Scope::Processes(vec![std::process::id()]);
-        let of_own = if is_system { Ok(None) } else { Glimpse::of_accesses(&own, machine) };
+        let of_all = || Glimpse::of_accesses(&Scope::System, machine).map_err(|error| error.to_string());
+        let of_own = (!is_system).then(|| Glimpse::of_accesses(&own, machine));
         let (glimpse, is_shared) = match of_own {
-            Ok(Some(glimpse)) => {
-                // Its rings are everybody's, and are read once.
-                let is_shared = glimpse.kind == Kind::Emulated;
-                (Some(glimpse), is_shared)
+            Some(Ok(glimpse)) => {
+                // An emulated one's rings are everybody's, and are read once.
+                let is_shared = glimpse.as_ref().is_some_and(|glimpse| glimpse.kind == Kind::Emulated);
+                (glimpse, is_shared)
             }
-            // Some of them, such as AMD's, sample CPUs and no processes before Linux 6.2.
-            _ => (Glimpse::of_accesses(&Scope::System, machine).map_err(|error| error.to_string())?, true),
+            // Some of them, such as AMD's before Linux 6.2, sample CPUs and no processes.
+            None | Some(Err(_)) => (of_all()?, true),
         };
         let Some(glimpse) = glimpse else { return Err("this processor samples no memory accesses here".to_owned()) };
         if !glimpse.names_processes() {
