@@ -70,8 +70,9 @@ Examples:
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
 Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) where there are any. Else from page faults: the kernel's NUMA balancing is
-turned on for the run and its pace changed, and both are put back (--keep-settings leaves them alone). Moving pages of other users' processes takes CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their page faults CAP_PERFMON (or
-kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; what was moved stays. docs/balance.md, docs/policies.md.")]
+turned on for the run and its pace changed, and both are put back (--keep-settings leaves them alone). Moving pages of other users' processes takes
+CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their samples and page faults CAP_PERFMON (or kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or
+root. Ctrl-C ends it; what was moved stays. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
     /// Processes to look after, and what they start
     #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',')]

@@ -117,8 +117,8 @@ impl Pilot {
         seen
     }
 
-    /// Which faults and samples are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches only teach
-    /// where pages are.
+    /// Which faults and samples are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches
+    /// only teach where pages are.
     pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
         let mut uses = Vec::with_capacity(faults.len());
         let mut ask: Vec<(u32, u64)> = Vec::new();
