@@ -4,11 +4,14 @@
 #define TIMES_4(X) X X X X
 #define TIMES_16(X) TIMES_4(TIMES_4(X))
 #define TIMES_64(X) TIMES_4(TIMES_16(X))
+#define TIMES_100(X) TIMES_64(X) TIMES_16(X) TIMES_16(X) TIMES_4(X)
 
+// A hundred to a turn, as lat_mem_rd has it: with a power of two each load of the loop meets the same places again and again, prefetchers that go by the
+// load's address in the program learn them, and strided walks look a fifth to a half faster than they are.
 void *np_chase(void *start, size_t loads) {
     void **p = start;
     for (size_t done = 0; done < loads; done += NP_CHASE_UNROLL) {
-        TIMES_64(p = (void **)*p;)
+        TIMES_100(p = (void **)*p;)
     }
     return (void *)p;
 }

@@ -12,7 +12,7 @@ double np_run_kernel(enum np_isa isa, enum np_kernel kernel, double *a, double *
 
 // Follows pointers for `loads` steps (rounded up to a multiple of NP_CHASE_UNROLL) and returns where it ends: every load waits for the one before.
 void *np_chase(void *start, size_t loads);
-enum { NP_CHASE_UNROLL = 64 };
+enum { NP_CHASE_UNROLL = 100 };
 
 // `steps` dependent one-cycle operations: its time is the core's clock, whatever memory does.
 unsigned long np_spin(unsigned long steps);

@@ -190,7 +190,7 @@ unsafe extern "C" {
 /// Kernels work on multiples of this many elements (`NP_CHUNK`).
 pub const CHUNK: usize = 128;
 /// Loads per turn of the chase's loop (`NP_CHASE_UNROLL`).
-pub const CHASE_UNROLL: usize = 64;
+pub const CHASE_UNROLL: usize = 100;
 /// Steps per turn of the spin's loop (`NP_SPIN_UNROLL`).
 pub const SPIN_UNROLL: usize = 64;
 
