@@ -365,13 +365,15 @@ mod tests {
 
     #[test]
     fn a_chase_ends_where_its_ring_says() {
-        let mut ring: Vec<*mut libc::c_void> = vec![std::ptr::null_mut(); 5];
+        let mut ring: Vec<*mut libc::c_void> = vec![std::ptr::null_mut(); 7];
         let base = ring.as_mut_ptr();
         for (index, slot) in ring.iter_mut().enumerate() {
-            *slot = base.wrapping_add((index + 2) % 5).cast();
+            *slot = base.wrapping_add((index + 2) % 7).cast();
         }
-        // SAFETY: a ring of five.
-        let end = unsafe { chase(base.cast(), 64) };
-        assert_eq!(end, base.wrapping_add(64 * 2 % 5).cast());
+        for turns in 1..4 {
+            // SAFETY: a ring of seven.
+            let end = unsafe { chase(base.cast(), turns * CHASE_UNROLL) };
+            assert_eq!(end, base.wrapping_add(turns * CHASE_UNROLL * 2 % 7).cast());
+        }
     }
 }
