@@ -88,13 +88,14 @@ kill $roots $own
     }
     told.says("other", &["status 1"]);
     told.says("move-other", &["CAP_SYS_PTRACE", "status 1"]);
-    // Pages of libraries that others use too stay, and the right that it would take is named.
-    let stay = told.of("move-own").contains("shared");
-    told.says("move-own", if stay { &["moved", "CAP_SYS_NICE", "status 3"] } else { &["moved", "status 0"] });
+    // Pages of libraries that others use too stay where some lie on these nodes, and the right that it would take is named.
+    for mark in ["move-own", "no-nice-move"] {
+        let stay = told.of(mark).contains("shared");
+        told.says(mark, if stay { &["moved", "CAP_SYS_NICE", "status 3"] } else { &["moved", "status 0"] });
+    }
     told.says("pack-own", &["packing", "looks", "status 0"]);
     told.says("advise", &["status 0"]);
     told.says("no-nice", &["looks", "status 0"]);
-    told.says("no-nice-move", &["moved", "shared", "CAP_SYS_NICE", "status 3"]);
     told.says("no-ptrace", &["CAP_SYS_PTRACE", "status 1"]);
     told.says("no-perfmon", &["PERFMON", "status 1"]);
     told.says("was", &["same"]);
