@@ -1,8 +1,6 @@
 //! Evidence from the kernel's rings: page faults with address, thread and CPU, and the side band that tells of new processes, threads, programs and
 //! mappings. Where NUMA balancing takes mappings away from time to time, later faults are uses of pages (docs/fault.md).
 
-use std::collections::HashSet;
-
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_perf::Record;
@@ -14,6 +12,8 @@ use numapilot_sources::live::open::EventSet;
 use numapilot_sources::live::open::RingSize;
 use numapilot_sources::live::open::Scope;
 use numapilot_sources::live::ring::Records;
+
+use super::family::Family;
 
 /// Bytes of a CPU's ring: some ten thousand faults between two looks.
 const RING_BYTES: usize = 512 << 10;
@@ -84,12 +84,11 @@ pub struct Eyes {
     node_of_cpu: Vec<usize>,
 }
 
-/// A set with the processes that its events are about: those that it was opened for, and what they started.
+/// A set with the processes that its events are about.
 #[derive(Debug)]
 struct Watched {
     set: EventSet,
-    /// `None`: everybody.
-    pids: Option<HashSet<u32>>,
+    family: Family,
 }
 
 impl Eyes {
@@ -110,38 +109,28 @@ impl Eyes {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
         let set = EventSet::open(&[request], scope, RingSize { bytes: RING_BYTES })?;
-        let pids = match scope {
-            Scope::System => None,
-            Scope::Processes(pids) => Some(pids.iter().copied().collect()),
-            // Turned on by the child's exec; never for this thread.
-            Scope::Children => Some(HashSet::new()),
-        };
         if *scope != Scope::Children {
             set.enable();
         }
-        self.sets.push(Watched { set, pids });
+        self.sets.push(Watched { set, family: Family::of(scope) });
         Ok(())
     }
 
     /// Whether a process's faults are seen.
     #[must_use]
     pub fn sees(&self, pid: u32) -> bool {
-        self.sets.iter().any(|watched| watched.pids.as_ref().is_none_or(|pids| pids.contains(&pid)))
+        self.sets.iter().any(|watched| watched.family.has(pid))
     }
 
     /// A process was started by one that is seen (or, without a parent, by this thread): it has inherited its events.
     pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
-        for pids in self.sets.iter_mut().filter_map(|watched| watched.pids.as_mut()) {
-            if parent.map_or(pids.is_empty(), |parent| pids.contains(&parent)) {
-                pids.insert(pid);
-            }
-        }
+        self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent));
     }
 
     /// Closes the events of processes that have all ended.
     pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
         let before = self.sets.len();
-        self.sets.retain(|watched| watched.pids.as_ref().is_none_or(|pids| pids.iter().any(|pid| runs(*pid))));
+        self.sets.retain(|watched| watched.family.runs(&runs));
         if self.sets.len() != before {
             self.lost = self.sets.iter().map(|watched| watched.set.lost()).sum();
         }

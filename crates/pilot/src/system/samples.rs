@@ -1,8 +1,6 @@
 //! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`Glimpse`]). They say how often, where page faults only say
 //! who; and nobody has to take mappings away for them.
 
-use std::collections::HashSet;
-
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_sources::SourceError;
@@ -14,6 +12,7 @@ use super::clock;
 use super::eyes::Access;
 use super::eyes::Fault;
 use super::eyes::Seen;
+use super::family::Family;
 
 /// Opened events of a processor that samples.
 pub struct Samples {
@@ -25,11 +24,10 @@ pub struct Samples {
     told_lost: u64,
 }
 
-/// Events with the processes that they are about; what these start inherits them.
+/// Events with the processes that they are about.
 struct Set {
     glimpse: Glimpse,
-    /// `None`: everybody.
-    pids: Option<HashSet<u32>>,
+    family: Family,
 }
 
 impl Samples {
@@ -55,7 +53,7 @@ impl Samples {
             return Err("this processor's samples name no process (Arm SPE)".to_owned());
         }
         let source = if glimpse.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
-        let sets = if is_shared { vec![Set { glimpse, pids: None }] } else { Vec::new() };
+        let sets = if is_shared { vec![Set { glimpse, family: Family::everybody() }] } else { Vec::new() };
         Ok(Samples { sets, is_shared, source, told_lost: 0 })
     }
 
@@ -68,30 +66,20 @@ impl Samples {
             return Ok(());
         }
         if let Some(glimpse) = Glimpse::of_accesses(scope, machine)? {
-            let pids = match scope {
-                Scope::Processes(pids) => Some(pids.iter().copied().collect()),
-                // What the child will be called is known later; nothing else is in it.
-                Scope::Children => Some(HashSet::new()),
-                Scope::System => None,
-            };
-            self.sets.push(Set { glimpse, pids });
+            self.sets.push(Set { glimpse, family: Family::of(scope) });
         }
         Ok(())
     }
 
     /// A process was started by one that is seen, or by this thread.
     pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
-        for pids in self.sets.iter_mut().filter_map(|set| set.pids.as_mut()) {
-            if parent.map_or(pids.is_empty(), |parent| pids.contains(&parent)) {
-                pids.insert(pid);
-            }
-        }
+        self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent));
     }
 
     /// Closes the events of processes that have all ended.
     pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
         let before = self.sets.len();
-        self.sets.retain(|set| set.pids.as_ref().is_none_or(|pids| pids.iter().any(|pid| runs(*pid))));
+        self.sets.retain(|set| set.family.runs(&runs));
         if self.sets.len() != before {
             self.told_lost = self.sets.iter().map(|set| set.glimpse.lost).sum();
         }
