@@ -2,7 +2,9 @@
 //! buffers of the caller.
 
 use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::io::Write;
 use std::path::Path;
 
 use numapilot_machine::NodeId;
@@ -68,6 +70,17 @@ pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Re
     result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
 }
 
+/// Forgets which pages of files a process has used (3 to `/proc/PID/clear_refs`), so that [`MapUse::referenced_kib`] counts from now on. Pages stay; the next
+/// use of each costs a walk of the page table.
+///
+/// # Errors
+/// The process has ended, or is another user's.
+pub fn clear_referenced(pid: u32) -> Result<(), KernelError> {
+    let path = Path::new("/proc").join(format!("{pid}/clear_refs"));
+    let done = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"3"));
+    done.map_err(|source| KernelError::of_file(path, pid, source))
+}
+
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
 }
@@ -120,6 +133,8 @@ pub struct MapUse {
     pub huge_kib: u64,
     /// Swapped out.
     pub swapped_kib: u64,
+    /// Of what is in memory: used by this process since [`clear_referenced`], or since it came.
+    pub referenced_kib: u64,
     /// Bytes of the kernel's pages for it (`KernelPageSize`).
     pub page_kib: u64,
 }
@@ -130,13 +145,15 @@ pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
     std::iter::from_fn(move || {
         let line = rest.by_ref().find_map(map_line)?;
         let mut found = MapUse { start: line.start, ..MapUse::default() };
-        while let Some(next) = rest.next_if(|next| map_line(next).is_none()) {
+        // What is said of a mapping begins with a capital, the next mapping with a digit.
+        while let Some(next) = rest.next_if(|next| next[0].is_ascii_uppercase()) {
             let Some(colon) = next.iter().position(|&byte| byte == b':') else { continue };
             let value = next[colon + 1..].trim_ascii().strip_suffix(b" kB").and_then(|digits| number(digits, 10));
             match (&next[..colon], value) {
                 (b"Rss", Some(value)) => found.resident_kib = value,
                 (b"AnonHugePages", Some(value)) => found.huge_kib = value,
                 (b"Swap", Some(value)) => found.swapped_kib = value,
+                (b"Referenced", Some(value)) => found.referenced_kib = value,
                 (b"KernelPageSize", Some(value)) => found.page_kib = value,
                 _ => {}
             }
@@ -218,6 +235,7 @@ Swap:                  8 kB
 VmFlags: rd wr mr mw me ac sd
 7f1c00000000-7f1c00400000 rw-s 00001000 fd:01 42 /tmp/a file with blanks (deleted)
 Rss:                4096 kB
+Referenced:         1024 kB
 AnonHugePages:      2048 kB
 ";
 
@@ -228,12 +246,13 @@ AnonHugePages:      2048 kB
         let (heap, heap_use) = found[0];
         assert_eq!((heap.start, heap.end, heap.path), (0x55d0_c0a0_0000, 0x55d0_c0a2_1000, &b"[heap]"[..]));
         assert_eq!((heap.protection(), heap.is_executable(), heap.is_shared()), (3, false, false));
-        let want = MapUse { start: heap.start, resident_kib: 24, huge_kib: 0, swapped_kib: 8, page_kib: 4 };
+        let want =
+            MapUse { start: heap.start, resident_kib: 24, huge_kib: 0, swapped_kib: 8, referenced_kib: 0, page_kib: 4 };
         assert_eq!(heap_use, want);
         let (file, file_use) = found[1];
         assert_eq!(file.path, b"/tmp/a file with blanks (deleted)");
         assert_eq!((file.offset, file.device, file.inode, file.is_shared()), (4096, (0xfd, 1), 42, true));
-        assert_eq!((file_use.resident_kib, file_use.huge_kib), (4096, 2048));
+        assert_eq!((file_use.resident_kib, file_use.huge_kib, file_use.referenced_kib), (4096, 2048, 1024));
         assert_eq!(maps(SMAPS).count(), 2);
     }
 
@@ -263,6 +282,35 @@ AnonHugePages:      2048 kB
         let line = maps(&buffer).find(|line| (line.start..line.end).contains(&code)).unwrap();
         assert!(line.is_executable() && line.inode != 0);
         assert!(matches!(read(u32::MAX, "maps", &mut buffer), Err(KernelError::Gone { .. })));
+    }
+
+    #[test]
+    fn what_is_used_is_told_from_what_is_there() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
+        // SAFETY: a fresh, private, read-only mapping of a file that stays as long as it is in use.
+        let memory = unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                1 << 20,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_POPULATE,
+                std::os::fd::AsRawFd::as_raw_fd(file.as_file()),
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            std::slice::from_raw_parts(at.cast::<u8>(), 1 << 20)
+        };
+        let (pid, mut text) = (std::process::id(), Vec::new());
+        let mut used = || {
+            read(pid, "smaps", &mut text).unwrap();
+            uses(&text).find(|(line, _)| line.start == memory.as_ptr() as u64).unwrap().1.referenced_kib
+        };
+        clear_referenced(pid).unwrap();
+        let before = used();
+        let sum: u64 = memory[..1 << 19].iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+        assert_eq!((std::hint::black_box(sum), before), (128, 0));
+        assert_eq!(used(), 512);
     }
 
     proptest! {

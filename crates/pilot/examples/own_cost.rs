@@ -105,6 +105,7 @@ impl Driver {
                 from: *from as u8,
                 home,
                 is_sampled: false,
+                is_read_only: false,
             };
             self.table.saw(PageId::new(1, 0, *page), used.from, home);
             self.gate.saw(*from, usize::from(home), self.nodes);

@@ -66,6 +66,8 @@ pub enum Event {
     Action(Action),
     /// Windows with a decision's changes held against windows without.
     Comparison(Comparison),
+    /// Copies of a file were made, refused or given back.
+    Copies(Copies),
     /// Pages that went to and fro are left alone.
     PingPong(PingPong),
     /// The loop looks less often, or as often as before.
@@ -164,6 +166,9 @@ pub struct Observation {
     pub samples_lost: u64,
     /// Hinting faults.
     pub hint_faults: u64,
+    /// Uses of files' pages that processes only read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub file_uses: u64,
     /// Accesses that one sample stands for; 0: not known (faults tell no rate).
     pub accesses_per_sample: f64,
     /// Pages of which something is remembered.
@@ -411,6 +416,34 @@ pub struct Stayed {
     pub outcome: String,
 }
 
+/// What processes said of copies of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Of which decision; 0: by none, a process came to a node that has a copy, or left one.
+    pub decision: u64,
+    /// The file's path, as the process has it.
+    pub file: String,
+    /// Each mapping's answer.
+    pub processes: Vec<CopyTold>,
+}
+
+/// What a process did with one mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyTold {
+    /// The process.
+    pub pid: u32,
+    /// The node whose copy it was to show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The mapping's bytes.
+    pub bytes: u64,
+    /// `copied`, `left`, `collapsed` or `given-back`.
+    pub done: String,
+    /// Why it was left.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
+}
+
 /// Windows with changes against windows without.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -577,6 +610,11 @@ pub struct Stop {
     pub own: crate::status::OwnUse,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Addresses as `"0x7f..."`: readable, and beyond what JSON readers keep of numbers.
 mod hexadecimal {
     use serde::Deserialize;
@@ -641,6 +679,7 @@ mod tests {
             Event::Orders(Orders::default()),
             Event::Action(Action::default()),
             Event::Comparison(Comparison::default()),
+            Event::Copies(Copies::default()),
             Event::PingPong(PingPong::default()),
             Event::BackOff(BackOff::default()),
             Event::Setting(Setting::default()),

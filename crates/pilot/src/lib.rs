@@ -7,6 +7,7 @@
 
 pub mod allowance;
 pub mod conductor;
+pub mod copies;
 pub mod estimate;
 pub mod event;
 pub mod evidence;

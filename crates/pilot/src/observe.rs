@@ -24,8 +24,10 @@ pub struct Use {
     pub from: u8,
     /// Index of the node where the page was then.
     pub home: u8,
-    /// The processor sampled it; else the kernel saw a fault.
+    /// The processor sampled it; else the kernel saw a fault, or (of files) tells that it was used.
     pub is_sampled: bool,
+    /// It is a page of a file that its processes can only read.
+    pub is_read_only: bool,
 }
 
 impl Use {
@@ -45,8 +47,8 @@ impl Use {
             thread: self.thread,
             from: usize::from(self.from),
             home: usize::from(self.home),
-            // Faults do not tell loads from stores: nobody may take the page for one that is only read.
-            is_write: true,
+            // Faults do not tell loads from stores: nobody may take the page for one that is only read, unless it cannot be written.
+            is_write: !self.is_read_only,
             latency_ns: None,
         }
     }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     fn used(page: u64, from: u8) -> Use {
-        Use { process: 1, page, is_large: false, thread: 1, from, home: 0, is_sampled: false }
+        Use { process: 1, page, is_large: false, thread: 1, from, home: 0, is_sampled: false, is_read_only: false }
     }
 
     #[test]

@@ -167,6 +167,9 @@ pub struct Counters {
     pub samples_lost: u64,
     /// Hinting faults.
     pub hint_faults: u64,
+    /// Uses of files' pages that processes only read, as the kernel tells them (`--replicate`).
+    #[serde(default)]
+    pub file_uses: u64,
     /// Pages by what came of their orders; undoing not counted.
     pub pages: PageOutcomes,
     /// Pages moved back.

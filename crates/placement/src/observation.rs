@@ -115,6 +115,8 @@ pub struct Observation {
     pub collapses: Vec<(PageKey, usize)>,
     /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless wished for.
     pub mapped: Vec<(u32, u64, u64)>,
+    /// Ranges that nobody can write, by how they are mapped: (process, first page, pages of 4 KiB), ascending.
+    pub read_only: Vec<(u32, u64, u64)>,
     /// What came of the orders of the last decision, in their order.
     pub outcomes: Vec<Outcome>,
     /// Utilisation of each directed link in the machine's order, where counters tell.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::action::Action;
+use crate::action::Refusal;
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey, PageSize};
@@ -77,7 +78,9 @@ impl Replication {
     /// Takes in what became of orders and copies.
     fn update(&mut self, seen: &Observation) {
         for outcome in &seen.outcomes {
-            if let (Action::Replicate { page, nodes }, Ok(_)) = (&outcome.action, &outcome.result) {
+            if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =
+                (&outcome.action, &outcome.result)
+            {
                 self.pages.entry(*page).or_default().copies = nodes.iter().copied().collect();
             }
         }

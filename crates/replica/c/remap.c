@@ -1,7 +1,8 @@
-/* remap.c: when the preload library acts: at the program's start, when it maps a file, when it pins itself to another node, and on request.
+/* remap.c: when the preload library acts: at the program's start, when it maps a file, when it pins itself to another node, and on request; or, where
+ * it is to go by orders (remap_orders.c), when there are new ones.
  *
- * Environment: NUMAPILOT_REPLICATE_FOLDER (tmpfs, this user's; without it nothing happens), _PATTERN and _SHARED (of paths), _NODE, _MIN_BYTES. Hooks
- * keep the C library's results and errno. */
+ * Environment: NUMAPILOT_REPLICATE_FOLDER (tmpfs, this user's; without it nothing happens), _PATTERN and _SHARED (of paths), _NODE, _MIN_BYTES,
+ * _BY_ORDER. Hooks keep the C library's results and errno. */
 #define _GNU_SOURCE
 #include "nodes.h"
 #include "remap.h"
@@ -31,6 +32,7 @@ static __thread bool is_busy __attribute__((tls_model("initial-exec")));
 static struct replaced {
     struct mapping original;
     ino_t copy;
+    int node;
 } replaced[REPLACED_MAX];
 static int replaced_count;
 static int node_now = -1;
@@ -71,7 +73,7 @@ int np_remap_pinned_node(void) {
 
 /* ---- replacing ---- */
 
-static void remember(const struct mapping *mapping, int copy) {
+static void remember(const struct mapping *mapping, int copy, int node) {
     struct stat status;
     int at = 0;
     while (at < replaced_count && replaced[at].original.start != mapping->start) at++;
@@ -79,6 +81,16 @@ static void remember(const struct mapping *mapping, int copy) {
     if (at == replaced_count) replaced_count++;
     replaced[at].original = *mapping;
     replaced[at].copy = status.st_ino;
+    replaced[at].node = node;
+}
+
+/* Orders name it no longer. */
+static void give_back(int at) {
+    const struct mapping original = replaced[at].original;
+    int node = replaced[at].node;
+    const char *reason = np_remap_give_back(&original);
+    if (!reason) replaced[at] = replaced[--replaced_count];
+    np_remap_log(&original, node, reason ? "left" : "given-back", reason);
 }
 
 /* Pages here and there are looked at; they are mapped for that. False where nothing is known. */
@@ -105,7 +117,7 @@ static void replace(const struct mapping *mapping, int file, int node) {
         int copy = np_remap_copy(mapping, file, node, &reason);
         if (copy >= 0) {
             reason = np_remap_put(mapping, copy);
-            if (!reason) remember(mapping, copy);
+            if (!reason) remember(mapping, copy, node);
             close(copy);
         }
     }
@@ -134,6 +146,7 @@ static void visit(const struct mapping *found, void *context) {
     struct scan *scan = context;
     struct mapping mapping = *found;
     bool is_of_program = is_program(scan, mapping.inode);
+    int node = scan->node, known = -1;
     /* A copy of ours: what it stands for. Anything else at that address is no longer what was replaced. */
     for (int i = 0; i < replaced_count; i++) {
         if (replaced[i].copy != found->inode || replaced[i].original.start != found->start || replaced[i].original.end != found->end) continue;
@@ -141,13 +154,19 @@ static void visit(const struct mapping *found, void *context) {
         mapping.protection = found->protection;
         mapping.has_changed_pages = found->has_changed_pages;
         is_of_program = true;
+        known = i;
+    }
+    if (np_wishes.by_order) {
+        node = np_orders_node(&mapping);
+        if (node < 0 && known >= 0) give_back(known);
+        if (node < 0 || (known >= 0 && replaced[known].node == node)) return;
     }
     /* Files of other kinds are not even opened: some are devices. */
     if (!np_remap_is_candidate(&mapping, is_of_program)) return;
     struct stat status;
     bool is_file = mapping.path[0] == '/' && stat(mapping.path, &status) == 0 && S_ISREG(status.st_mode);
     int file = is_file ? open(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    replace(&mapping, file, scan->node);
+    replace(&mapping, file, node);
     if (file >= 0) close(file);
 }
 
@@ -160,7 +179,10 @@ static void scan_all(void) {
     np_remap_each(visit, &scan);
 }
 
-static int wanted_node(void) { return np_wishes.node >= 0 ? np_wishes.node : npr_nodes()->count > 1 ? np_remap_pinned_node() : -1; }
+static int wanted_node(void) {
+    if (np_wishes.by_order) return -1;
+    return np_wishes.node >= 0 ? np_wishes.node : npr_nodes()->count > 1 ? np_remap_pinned_node() : -1;
+}
 
 /* The number of mappings that are replaced now, or -1 where there is nothing to do: not asked for, one node, or not pinned to one. */
 EXPORT int numapilot_remap_now(void) {
@@ -169,13 +191,16 @@ EXPORT int numapilot_remap_now(void) {
     is_busy = true;
     pthread_mutex_lock(&lock);
     node_now = wanted_node();
-    if (node_now >= 0) scan_all();
-    int count = node_now >= 0 ? replaced_count : -1;
+    bool has_work = np_wishes.by_order ? np_orders_read() : node_now >= 0;
+    if (has_work) scan_all();
+    int count = has_work ? replaced_count : -1;
     pthread_mutex_unlock(&lock);
     is_busy = false;
     errno = saved;
     return count;
 }
+
+void np_remap_obey(void) { numapilot_remap_now(); }
 
 /* ---- the program's calls ---- */
 
@@ -257,7 +282,7 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
     if (!real) find_next("sched_setaffinity", &real);
     int result = real(pid, bytes, set);
     /* The main thread's place is the process's. */
-    if (result == 0 && np_wishes.folder && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
+    if (result == 0 && np_wishes.folder && !np_wishes.by_order && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
     return result;
 }
 
@@ -271,6 +296,11 @@ static void before_fork(void) {
 static void after_fork(void) {
     np_guard_unlock();
     pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void) {
+    after_fork();
+    if (np_wishes.by_order) np_orders_watch();
 }
 
 static long number_in(const char *name, long otherwise) {
@@ -300,8 +330,10 @@ __attribute__((constructor)) static void begin(void) {
         np_wishes.shared = copy_of_text("NUMAPILOT_REPLICATE_SHARED");
         np_wishes.bytes_min = (size_t)number_in("NUMAPILOT_REPLICATE_MIN_BYTES", BYTES_MIN);
         np_wishes.node = (int)number_in("NUMAPILOT_REPLICATE_NODE", -1);
-        pthread_atfork(before_fork, after_fork, after_fork);
+        np_wishes.by_order = number_in("NUMAPILOT_REPLICATE_BY_ORDER", 0) == 1;
+        pthread_atfork(before_fork, after_fork, after_fork_in_child);
         numapilot_remap_now();
+        if (np_wishes.by_order) np_orders_watch();
     }
     errno = saved;
 }

@@ -36,6 +36,16 @@ struct mapping {
 /* Calls `visit` for each mapping of the process that has a file. False: /proc is not there. */
 HIDDEN bool np_remap_each(void (*visit)(const struct mapping *mapping, void *context), void *context);
 
+/* A file that is read line by line without allocating. */
+struct line_reader {
+    int file;
+    size_t at, end;
+    char bytes[4096];
+};
+
+/* The next line, without its newline, cut to `size`. False: the end. */
+HIDDEN bool np_remap_next_line(struct line_reader *reader, char *line, size_t size);
+
 /* What the user asked for. Read once from the environment. */
 struct wishes {
     const char *folder;  /* of the copies and of the log; NULL: the library does nothing */
@@ -43,8 +53,20 @@ struct wishes {
     size_t bytes_min;    /* smaller mappings are left */
     const char *pattern; /* of paths, or NULL: sections and sealed memfds */
     const char *shared;  /* of paths to be guarded, or NULL */
+    bool by_order;       /* nothing is copied but what is ordered while the program runs (remap_orders.c) */
 };
 HIDDEN extern struct wishes np_wishes;
+
+/* ---- remap_orders.c: somebody outside decides, while the program runs ---- */
+
+/* Reads what this process is to have, under the caller's lock. False: there are no orders yet. */
+HIDDEN bool np_orders_read(void);
+
+/* The node whose copy a mapping is to show, or -1: none. */
+HIDDEN int np_orders_node(const struct mapping *mapping);
+
+/* Starts the thread that waits for orders; in the child of a fork, again. */
+HIDDEN void np_orders_watch(void);
 
 /* The node that all CPUs of the process belong to, or -1. */
 HIDDEN int np_remap_pinned_node(void);
@@ -60,6 +82,9 @@ HIDDEN int np_remap_copy(const struct mapping *mapping, int file, int node, cons
 
 /* Puts the copy in the mapping's place. NULL, or why not. */
 HIDDEN const char *np_remap_put(const struct mapping *mapping, int copy);
+
+/* Puts the mapping's own file in the place of its copy again. NULL, or why not. */
+HIDDEN const char *np_remap_give_back(const struct mapping *mapping);
 
 /* A file in the folder, opened anew each time: programs close files that they do not know, and then use their numbers. */
 HIDDEN int np_remap_open(const char *name, int flags, unsigned mode);
@@ -82,10 +107,13 @@ HIDDEN void np_guard_release(uintptr_t start, size_t bytes, bool will_write);
 HIDDEN void np_guard_lock(void);
 HIDDEN void np_guard_unlock(void);
 
-/* One line to the log: pid, node, "replaced", "left" or "collapsed", bytes, the address, the reason or "-", the path. */
+/* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason or "-", the path. */
 HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason);
 
 /* The C library's own, not the hook. */
 HIDDEN void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset);
+
+/* numapilot_remap_now(), by another name for our own. */
+HIDDEN void np_remap_obey(void);
 
 #endif

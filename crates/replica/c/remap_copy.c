@@ -14,14 +14,18 @@
 
 /* ---- may it be replaced ---- */
 
-static bool is_named(const struct mapping *mapping) { return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0; }
+/* While it runs, only data is copied: code lies in caches, and profilers know it by its file. */
+static bool is_named(const struct mapping *mapping) {
+    if (np_wishes.by_order) return !mapping->is_shared && !(mapping->protection & PROT_EXEC) && np_orders_node(mapping) >= 0;
+    return np_wishes.pattern && fnmatch(np_wishes.pattern, mapping->path, 0) == 0;
+}
 
 bool np_remap_is_candidate(const struct mapping *mapping, bool is_program) {
     if (np_guard_applies(mapping)) return true;
     if (!strncmp(mapping->path, "/memfd:numapilot", 16)) return false;
     if (!(mapping->protection & PROT_READ) || (mapping->protection & PROT_WRITE)) return false;
     if (mapping->end - mapping->start < np_wishes.bytes_min) return false;
-    return np_wishes.pattern ? is_named(mapping) : is_program || mapping->is_shared;
+    return np_wishes.pattern || np_wishes.by_order ? is_named(mapping) : is_program || mapping->is_shared;
 }
 
 const char *np_remap_judge(const struct mapping *mapping, int file) {
@@ -136,4 +140,20 @@ const char *np_remap_put(const struct mapping *mapping, int copy) {
     if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;
     munmap(fresh, bytes);
     return "the system refuses to move the copy";
+}
+
+const char *np_remap_give_back(const struct mapping *mapping) {
+    size_t bytes = mapping->end - mapping->start;
+    struct stat status;
+    int file = open(mapping->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool is_same = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == mapping->inode;
+    bool is_whole = is_same && mapping->offset + bytes <= npr_whole_pages((size_t)status.st_size);
+    void *fresh = is_whole ? np_remap_mmap(NULL, bytes, mapping->protection, mapping->is_shared ? MAP_SHARED : MAP_PRIVATE, file, (off_t)mapping->offset)
+                           : MAP_FAILED;
+    if (file >= 0) close(file);
+    if (!is_whole) return "its path now leads to another file";
+    if (fresh == MAP_FAILED) return "no address space for its file";
+    if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;
+    munmap(fresh, bytes);
+    return "the system refuses to move its file's mapping";
 }

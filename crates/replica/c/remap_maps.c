@@ -13,14 +13,7 @@
  * frames, watched by userfaultfd. */
 static const char *const SPECIAL[] = {"lo", "io", "pf", "ht", "dc", "wf", "mm", "um", "uw", "ui"};
 
-struct reader {
-    int file;
-    size_t at, end;
-    char bytes[4096];
-};
-
-/* The next line, without its newline, cut to `size`. False: the end. */
-static bool next_line(struct reader *reader, char *line, size_t size) {
+bool np_remap_next_line(struct line_reader *reader, char *line, size_t size) {
     size_t length = 0;
     for (;;) {
         if (reader->at == reader->end) {
@@ -68,12 +61,12 @@ static void parse_detail(const char *line, struct mapping *mapping) {
 }
 
 bool np_remap_each(void (*visit)(const struct mapping *mapping, void *context), void *context) {
-    struct reader reader = {.file = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC)};
+    struct line_reader reader = {.file = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC)};
     if (reader.file < 0) return false;
     static const char DETAILS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     struct mapping mapping = {0};
     char line[REMAP_PATH_MAX + 128];
-    while (next_line(&reader, line, sizeof line)) {
+    while (np_remap_next_line(&reader, line, sizeof line)) {
         if (strchr(DETAILS, line[0])) {
             parse_detail(line, &mapping);
             continue;

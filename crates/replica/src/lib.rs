@@ -10,6 +10,7 @@
 
 mod ffi;
 pub mod mappings;
+pub mod orders;
 mod replicated;
 
 pub use replicated::CopyOnNode;

@@ -66,6 +66,8 @@ pub struct Rules {
     pub node: Option<u32>,
     /// Mappings smaller than this are left; 64 KiB unless told.
     pub bytes_min: Option<u64>,
+    /// Nothing is copied but what is ordered while the programs run ([`crate::orders`]).
+    pub by_order: bool,
 }
 
 /// A run whose processes share node-local copies. Dropping it deletes the folder; copies in use live on in their processes.
@@ -103,6 +105,8 @@ pub enum Action {
     Left,
     /// All processes went back to the original.
     Collapsed,
+    /// This process's went back to its own file: orders name it no longer.
+    GivenBack,
 }
 
 /// All that became of the mappings of a run; displays as text for the user.
@@ -130,6 +134,9 @@ impl Mappings {
                     remove_left_over(&base);
                     let made = Mappings { folder, rules };
                     made.write_library()?;
+                    if made.rules.by_order {
+                        made.write_bell()?;
+                    }
                     return Ok(made);
                 }
                 Err(reason) => tried.push(format!("{} ({reason})", base.display())),
@@ -160,19 +167,13 @@ impl Mappings {
             ("NUMAPILOT_REPLICATE_SHARED".into(), text(self.rules.shared.clone())),
             ("NUMAPILOT_REPLICATE_NODE".into(), text(self.rules.node.map(|node| node.to_string()))),
             ("NUMAPILOT_REPLICATE_MIN_BYTES".into(), text(self.rules.bytes_min.map(|bytes| bytes.to_string()))),
+            ("NUMAPILOT_REPLICATE_BY_ORDER".into(), text(self.rules.by_order.then(|| "1".to_owned()))),
         ]
     }
 
     /// Lets `command` and all that it starts use the copies. Libraries that it preloads already stay first.
     pub fn apply(&self, command: &mut Command) {
-        let set =
-            command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.map(OsString::from));
-        let mut preload = set.unwrap_or_else(|| env::var_os("LD_PRELOAD")).unwrap_or_default();
-        if !preload.is_empty() {
-            preload.push(":");
-        }
-        preload.push(self.library());
-        command.env("LD_PRELOAD", preload).envs(self.environment());
+        Preload::of(self).apply(command);
     }
 
     /// What became of the mappings so far.
@@ -194,6 +195,33 @@ impl Mappings {
         let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&path);
         let written = written.and_then(|mut file| file.write_all(LIBRARY));
         written.map_err(|source| MappingsError::Io { what: "writing", path, source })
+    }
+}
+
+/// What a program is started with so that its mappings may be replaced.
+#[derive(Clone, Debug)]
+pub struct Preload {
+    library: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Preload {
+    /// Of a run.
+    #[must_use]
+    pub fn of(mappings: &Mappings) -> Preload {
+        Preload { library: mappings.library(), environment: mappings.environment() }
+    }
+
+    /// Lets `command` and all that it starts use the copies. Libraries that it preloads already stay first.
+    pub fn apply(&self, command: &mut Command) {
+        let set =
+            command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.map(OsString::from));
+        let mut preload = set.unwrap_or_else(|| env::var_os("LD_PRELOAD")).unwrap_or_default();
+        if !preload.is_empty() {
+            preload.push(":");
+        }
+        preload.push(&self.library);
+        command.env("LD_PRELOAD", preload).envs(self.environment.iter().cloned());
     }
 }
 
@@ -262,7 +290,7 @@ fn remove_left_over(base: &Path) {
 }
 
 impl Summary {
-    fn parse(log: &[u8]) -> Summary {
+    pub(crate) fn parse(log: &[u8]) -> Summary {
         let mut summary = Summary::default();
         for line in log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match parse_line(line) {
@@ -284,6 +312,7 @@ fn parse_line(line: &[u8]) -> Option<Event> {
         "replaced" => Action::Replaced,
         "left" => Action::Left,
         "collapsed" => Action::Collapsed,
+        "given-back" => Action::GivenBack,
         _ => return None,
     };
     let bytes = text()?.parse().ok()?;
@@ -321,6 +350,7 @@ impl fmt::Display for Summary {
                 Action::Replaced => "replaced",
                 Action::Left => "left",
                 Action::Collapsed => "collapsed",
+                Action::GivenBack => "given back",
             };
             let mebibytes = group.bytes as f64 / f64::from(1 << 20);
             let processes = if group.pids.len() == 1 { "process" } else { "processes" };

@@ -101,3 +101,41 @@ fn replaced_mappings_are_on_each_processs_node_and_a_write_collapses_them() {
         assert!(said.ends_with("guarded ok read 0\n"), "{said}");
     }
 }
+
+const ORDERS_SCRIPT: &str = r#"
+mkdir -m 700 /dev/shm/ordered
+head -c 4096 /dev/zero > /dev/shm/ordered/bell
+numactl --membind=0 head -c 1048576 /dev/urandom > /dev/shm/read
+NUMAPILOT_REPLICATE_FOLDER=/dev/shm/ordered NUMAPILOT_REPLICATE_BY_ORDER=1 LD_PRELOAD=$PWD/ordered.so ./ordered-lab /dev/shm/ordered /dev/shm/read
+echo status $?
+cat /dev/shm/ordered/log
+"#;
+
+#[test]
+fn processes_show_the_copies_that_are_ordered_and_then_their_own_file_again() {
+    if !numapilot_lab::wanted("replica, orders") {
+        return;
+    }
+    compile("ordered-lab", &["tests/c/ordered.c"], &["-O2"]);
+    fs::write(scratch().join("ordered.so"), LIBRARY).expect("library");
+    for kernel in KERNELS {
+        let said = in_lab(kernel, Command::new("sh").args(["-c", ORDERS_SCRIPT])).stdout;
+        assert!(said.contains("status 0\n"), "{said}");
+        // Where a worker's 256 pages are, and what it read.
+        let told = |when: &str, worker: &str| {
+            let line = said.lines().find(|line| line.starts_with(&format!("{when} worker {worker} ")));
+            let line = line.unwrap_or_else(|| panic!("no {when} of {worker}: {said}"));
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[4..8].iter().map(|word| word.parse().expect("pages")).collect::<Vec<u32>>(), words[9].to_owned())
+        };
+        let (at_first, sum) = told("before", "0");
+        assert!(said.lines().filter(|line| line.contains(" sum ")).all(|line| line.ends_with(&sum)), "{said}");
+        for (when, worker, node) in [("both", "0", 2), ("both", "1", 3), ("one", "0", 1)] {
+            assert_eq!(told(when, worker).0[node], 256, "{when} {worker}: {said}");
+        }
+        for (when, worker) in [("one", "1"), ("none", "0"), ("none", "1")] {
+            assert_eq!(told(when, worker).0, at_first, "{when} {worker}: its own file again: {said}");
+        }
+        assert_eq!(said.matches("\tgiven-back\t").count(), 2, "{said}");
+    }
+}

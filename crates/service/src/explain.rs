@@ -238,6 +238,7 @@ impl Gatherer<'_> {
                 }
             }
             event @ (Event::BackOff(_)
+            | Event::Copies(_)
             | Event::Setting(_)
             | Event::Targets(_)
             | Event::Steered(_)

@@ -65,6 +65,7 @@ Examples:
   numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup
   numapilot balance --system --policy carrefour          everything
   numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
+  numapilot balance --replicate -- ./start-workers       copies of files that workers on several nodes only read
   numapilot balance --system --pack                      whole processes onto nodes: numad's job
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
@@ -122,6 +123,9 @@ pub struct BalanceArgs {
     /// Page faults for evidence even where the processor samples accesses
     #[arg(long)]
     pub no_samples: bool,
+    /// Give processes copies of files that they only read on their own nodes, where the policy wants it (docs/replication.md)
+    #[arg(long, requires = "command", conflicts_with = "pack")]
+    pub replicate: bool,
     /// For what a policy draws at random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

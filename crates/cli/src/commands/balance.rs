@@ -27,6 +27,9 @@ use numapilot_pilot::status::Command;
 use numapilot_pilot::status::Status;
 use numapilot_pilot::status::Steering;
 use numapilot_placement::policy_by_name;
+use numapilot_replica::mappings::Mappings;
+use numapilot_replica::mappings::Preload;
+use numapilot_replica::mappings::Rules;
 use numapilot_report::units;
 use numapilot_sources::signals::Guard;
 
@@ -58,11 +61,18 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         None => served::Plan::of_arguments(arguments, options(arguments)),
     };
     let (machine, notes) = machine(plan.machine.as_deref())?;
+    let copies = arguments.replicate.then(|| Mappings::prepare(Rules { by_order: true, ..Rules::default() }));
+    let copies = copies.transpose().context("--replicate")?;
+    let preload = copies.as_ref().map(Preload::of);
     let mut runner: Box<dyn Runner> = if arguments.pack {
         Box::new(Packer::new(machine, plan.options.clone())?)
     } else {
         let policy = policy_by_name(&for_assumed_rates(&plan.options.policy), &machine, plan.options.seed)?;
-        Box::new(Pilot::new(machine, policy, plan.options.clone(), &notes)?)
+        let pilot = Pilot::new(machine, policy, plan.options.clone(), &notes)?;
+        match copies {
+            Some(copies) => Box::new(pilot.with_copies(copies)),
+            None => Box::new(pilot),
+        }
     };
     let signals = Guard::install()?;
     let of_full_file = disposition(libc::SIGXFSZ);
@@ -82,7 +92,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         return Err(error.into());
     }
     if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, &teller.inner.signals, of_full_file) {
+        match start(program, rest, preload.as_ref(), &teller.inner.signals, of_full_file) {
             Ok(child) => {
                 runner.child(child.id());
                 teller.inner.child = Some(child);
@@ -197,9 +207,18 @@ fn options(arguments: &BalanceArgs) -> Options {
 }
 
 /// Starts a program under the loop's eyes, with the signals as they were.
-fn start(program: &OsString, rest: &[OsString], signals: &Guard, of_full_file: libc::sighandler_t) -> Result<Child> {
+fn start(
+    program: &OsString,
+    rest: &[OsString],
+    copies: Option<&Preload>,
+    signals: &Guard,
+    of_full_file: libc::sighandler_t,
+) -> Result<Child> {
     let mut command = std::process::Command::new(program);
     command.args(rest);
+    if let Some(copies) = copies {
+        copies.apply(&mut command);
+    }
     let replaced = signals.replaced();
     // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe.
     unsafe {
@@ -351,6 +370,15 @@ fn line(event: &Event) -> Option<String> {
                 comparison.decisions, comparison.change_percent, comparison.verdict
             )
         }
+        Event::Copies(copies) => {
+            let said = |one: &numapilot_pilot::event::CopyTold| {
+                let node = one.node.map_or_else(String::new, |node| format!(" node {node}"));
+                let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
+                format!("{} {}{node}{because}", one.pid, one.done)
+            };
+            let said: Vec<String> = copies.processes.iter().map(said).collect();
+            format!("copies of {}: {}", copies.file, said.join(", "))
+        }
         Event::PingPong(page) => {
             format!("{} pages of {} at {:#x} are left alone: they went to and fro", page.pages, page.pid, page.first)
         }
@@ -381,7 +409,7 @@ fn summary(stop: &Stop) -> String {
          own use {} of processor time, {} of memory\n",
         stop.because,
         counters.observations,
-        counters.samples + counters.hint_faults,
+        counters.samples + counters.hint_faults + counters.file_uses,
         counters.samples_lost,
         counters.decisions,
         units::bytes(counters.moved_bytes),

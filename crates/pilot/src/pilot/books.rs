@@ -170,6 +170,11 @@ impl Books {
         is_time
     }
 
+    /// Uses of files were seen.
+    pub fn saw_files(&mut self, uses: u64) {
+        self.counters.file_uses += uses;
+    }
+
     pub fn looked(&mut self, elapsed: Duration, seen: &Seen, uses: &[Use], passed_over: u64) {
         let samples = uses.iter().filter(|used| used.is_sampled).count() as u64;
         let faults = uses.len() as u64 - samples + passed_over;
@@ -244,7 +249,7 @@ impl Books {
     pub fn observation(
         &self,
         seen: &Observed,
-        sampled: u64,
+        (sampled, file_uses): (u64, u64),
         machine: &Machine,
         table: &PageTable,
         probes: Option<&Probes>,
@@ -262,7 +267,8 @@ impl Books {
             elapsed_ns: seen.elapsed_ns,
             samples: sampled,
             samples_lost: seen.samples_lost,
-            hint_faults: (seen.samples.len() as u64).saturating_sub(sampled),
+            hint_faults: (seen.samples.len() as u64).saturating_sub(sampled + file_uses),
+            file_uses,
             accesses_per_sample: if sampled > 0 { seen.sample_period } else { 0.0 },
             pages_known: table.len() as u64,
             threads: seen.threads.len() as u64,

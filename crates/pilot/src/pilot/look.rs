@@ -1,5 +1,6 @@
 //! Looking: who is there, what they used, and where their pages are.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use numapilot_kernel::KernelError;
@@ -166,6 +167,7 @@ impl Pilot {
                 from: fault.node as u8,
                 home,
                 is_sampled: fault.access.is_some(),
+                is_read_only: false,
             };
             let id = looked.page_id(used.key().page);
             self.table.saw(id, used.from, home);
@@ -173,6 +175,12 @@ impl Pilot {
             looked.samples.1 += u64::from(usize::from(home) == fault.node);
             looked.hot.saw(fault.page, usize::from(home) == fault.node);
             uses.push(used);
+        }
+        if self.copies.is_some() {
+            let pid_of: BTreeMap<u32, u32> =
+                self.targets.all.iter().map(|(pid, looked)| (looked.number(), *pid)).collect();
+            let as_known = |used: Use| pid_of.get(&used.process).map_or(used, |pid| self.as_file_use(*pid, used));
+            uses = uses.into_iter().map(as_known).collect();
         }
         ask.sort_unstable();
         ask.dedup();

@@ -4,11 +4,13 @@
 //! conductor has kept it before, for the case that it is killed.
 
 mod books;
+mod copying;
 mod look;
 mod options;
 mod scan;
 mod step;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -18,6 +20,7 @@ use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
+use numapilot_replica::mappings::Mappings;
 use numapilot_sources::SourceError;
 use numapilot_sources::live::open::Scope;
 use thiserror::Error;
@@ -28,6 +31,7 @@ pub use options::Who;
 
 use crate::allowance::Allowance;
 use crate::conductor::Conductor;
+use crate::copies::Copies;
 use crate::event::Event;
 use crate::event::EvidenceSource;
 use crate::event::Steered;
@@ -92,6 +96,8 @@ pub struct Pilot {
     silent_ns: f64,
     /// Of the last decision's evidence: samples of the processor.
     sampled: u64,
+    /// And uses of files.
+    file_uses: u64,
     /// Memory accesses that samples since the last decision stand for, by node.
     measured: Vec<f64>,
     hands: Hands,
@@ -119,6 +125,10 @@ pub struct Pilot {
     judged: Vec<u64>,
     /// Threads of that batch, with where they might run before.
     undo_threads: Vec<ThreadMove>,
+    /// Files that it copied, with the nodes that had copies before.
+    undo_copies: Vec<(u64, BTreeSet<usize>)>,
+    /// Copies of files on several nodes, where programs were started so that they may have some.
+    copies: Option<Copies>,
     started: Instant,
     last: Instant,
     decided: Instant,
@@ -199,6 +209,8 @@ impl Pilot {
             undo: Vec::new(),
             judged: Vec::new(),
             undo_threads: Vec::new(),
+            undo_copies: Vec::new(),
+            copies: None,
             started: Instant::now(),
             last: Instant::now(),
             decided: Instant::now(),
@@ -217,6 +229,7 @@ impl Pilot {
             refused: None,
             silent_ns: 0.0,
             sampled: 0,
+            file_uses: 0,
             measured: vec![0.0; nodes],
             hands,
             probes,
@@ -227,6 +240,15 @@ impl Pilot {
             pids.iter().try_for_each(|pid| pilot.take_on(*pid))?;
         }
         Ok(pilot)
+    }
+
+    /// The program that is to be started may have copies of the files that it only reads, by these mappings' preload library.
+    #[must_use]
+    pub fn with_copies(mut self, mappings: Mappings) -> Pilot {
+        let detail = "which files processes use: asked of the kernel every second".to_owned();
+        self.evidence.push(EvidenceSource { name: "files".to_owned(), used: true, detail });
+        self.copies = Some(Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes));
+        self
     }
 
     fn sources(&self, sample_note: Option<String>, probe_note: &str, notes: &[String]) -> Vec<EvidenceSource> {

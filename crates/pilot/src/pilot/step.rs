@@ -16,6 +16,7 @@ use numapilot_placement::ThreadState;
 use super::Pilot;
 use super::UNDO_MAX;
 use crate::conductor::Conductor;
+use crate::copies::Copies;
 use crate::estimate;
 use crate::estimate::Estimate;
 use crate::estimate::Running;
@@ -91,6 +92,8 @@ impl Pilot {
         self.hear_silence(&uses, ran_ns, conductor);
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         self.books.looked(elapsed, &seen, &uses, passed_over);
+        let of_files = self.file_uses(conductor);
+        let uses: Vec<Use> = uses.into_iter().chain(of_files).collect();
         let measure = if is_idle || self.is_paused { None } else { self.probe() };
         if let Some(judgement) = self.harm.window(measure, ran_ns) {
             self.judged(&judgement, conductor);
@@ -198,6 +201,7 @@ impl Pilot {
     fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
         let uses = self.as_they_lie();
         self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
+        self.file_uses = uses.iter().filter(|used| used.is_read_only && !used.is_sampled).count() as u64;
         let estimated = self.estimate(&self.running(elapsed), elapsed);
         self.measured.fill(0.0);
         let mut nodes = estimated.nodes.clone();
@@ -234,7 +238,9 @@ impl Pilot {
             samples,
             samples_lost: lost,
             mapped,
+            read_only: self.copies.as_ref().map(|copies| copies.ranges(&self.targets)).unwrap_or_default(),
             outcomes: std::mem::take(&mut self.outcomes),
+            collapses: self.copies.as_mut().map(Copies::lost).unwrap_or_default(),
             load: Some(estimated.load),
             ..Observation::default()
         }
@@ -247,6 +253,10 @@ impl Pilot {
         let targets: BTreeMap<u32, &Looked> =
             self.targets.all.values().map(|looked| (looked.number(), looked)).collect();
         uses.retain_mut(|used| {
+            // Looked at by whoever used it: each may have a copy of its own.
+            if used.is_read_only {
+                return targets.contains_key(&used.process);
+            }
             let home = targets.get(&used.process).and_then(|looked| looked.homes.of(used.key().page));
             used.home = home.unwrap_or(used.home);
             home.is_some()
@@ -270,15 +280,23 @@ impl Pilot {
         self.books.policy_said(self.policy.explain());
         let is_told = !orders.is_empty() || self.books.is_time_to_tell();
         if is_told {
-            let told =
-                self.books.observation(observation, self.sampled, &self.machine, &self.table, self.probes.as_ref());
+            let told = self.books.observation(
+                observation,
+                (self.sampled, self.file_uses),
+                &self.machine,
+                &self.table,
+                self.probes.as_ref(),
+            );
             conductor.record(Event::Observation(told));
         }
         if orders.is_empty() {
             return 0;
         }
-        let decision = self.books.next_decision();
         let orders = self.still_meant(orders);
+        if orders.is_empty() {
+            return 0;
+        }
+        let decision = self.books.next_decision();
         let (orders, held) = self.granted(orders, decision, conductor);
         let held_back = match self.harm.may_change() {
             _ if self.options.dry_run => "dry run",
@@ -291,13 +309,15 @@ impl Pilot {
             self.outcomes.extend(orders.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
             return 0;
         }
+        let (of_files, orders) = self.about_copies(orders);
+        let files = self.copy(decision, of_files, conductor);
         let count = orders.len();
         if count == 0 {
-            return 0;
+            return files;
         }
         let done = self.hands.carry_out(orders, &mut self.targets, conductor, &mut || true);
         self.settle(decision, done, false, conductor);
-        count
+        count + files
     }
 
     /// Leaves out orders that are out of date: pages that are where they should go (the kernel's own balancing moves some), or that nobody has touched or
@@ -306,6 +326,11 @@ impl Pilot {
         let (mut there, mut gone) = (0, 0);
         let mut stale = Vec::new();
         let meant = orders.into_iter().filter_map(|order| {
+            if let Some(why) = self.copies.as_mut().and_then(|copies| copies.need_not(&order, &self.targets)) {
+                there += u64::from(why == Refusal::AlreadyThere);
+                stale.push(Outcome { action: order, result: Err(why) });
+                return None;
+            }
             let Order::Migrate { page, to } = &order else { return Some(order) };
             let Some(looked) = self.targets.by_number(page.process) else { return Some(order) };
             let why = match looked.homes.of(page.page) {
@@ -428,7 +453,9 @@ impl Pilot {
 
     /// A batch was judged: what did harm goes back.
     fn judged(&mut self, judgement: &Judgement, conductor: &mut dyn Conductor) {
-        let decisions = std::mem::take(&mut self.judged);
+        let mut decisions = std::mem::take(&mut self.judged);
+        // One decision may order pages moved and others copied.
+        decisions.dedup();
         let undo = std::mem::take(&mut self.undo);
         let undo_threads = std::mem::take(&mut self.undo_threads);
         let windows = |(mean, windows): (f64, usize)| event::Windows {
@@ -449,8 +476,10 @@ impl Pilot {
         }));
         self.books.judged(judgement.undo);
         if !judgement.undo {
+            self.undo_copies.clear();
             return;
         }
+        self.take_copies_back(decisions.last().copied().unwrap_or(0), conductor);
         let back = |(process, page, home): &(u32, u64, u8)| Order::Migrate {
             page: PageKey { process: *process, page: *page, size: PageSize::Small },
             to: usize::from(*home),

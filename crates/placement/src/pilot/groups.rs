@@ -203,6 +203,15 @@ impl<'b> Shares<'b> {
             .enumerate()
             .filter(|(_, share)| **share >= equal)
             .fold(0u64, |mask, (node, _)| mask | 1 << node);
+        let page = match member {
+            Member::Seen(_, position) => self.block.pages.get(position),
+            Member::Large(_) => self.block.pages.first(),
+            Member::Unseen(_) => None,
+        };
+        // Everybody who uses it has a copy of his own: there is no better place for it.
+        if page.is_some_and(|page| page.copies != 0 && mask & !page.copies == 0) {
+            return;
+        }
         let large = matches!(member, Member::Large(_));
         let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: mask };
         let group = groups.of(kind, self.nodes);
@@ -232,6 +241,16 @@ mod tests {
             memory.learn(&samples.collect::<Vec<_>>(), &[], 4);
         }
         memory
+    }
+
+    #[test]
+    fn pages_whose_users_all_have_copies_are_where_they_should_be() {
+        let mut memory = memory();
+        let key = |page| PageKey { process: 1, page, size: PageSize::Small };
+        memory.has_copies(key(300), &[0, 1, 2, 3]);
+        memory.has_copies(key(301), &[0, 1, 2]);
+        let groups = groups_of(&memory, &[], &[100.0, 400.0, 100.0, 100.0]);
+        assert_eq!(groups.iter().map(|group| group.members.len()).sum::<usize>(), 511, "node 3 still has to go far");
     }
 
     #[test]

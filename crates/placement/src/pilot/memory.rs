@@ -57,6 +57,8 @@ pub(super) struct PageMemory {
     pub moved_ns: u64,
     /// Nanoseconds after which that move has paid for itself, as predicted then.
     pub payback_ns: f32,
+    /// Nodes that have copies of it, a bit each; 0: there is only one.
+    pub copies: u64,
 }
 
 /// 2 MiB of a process.
@@ -156,6 +158,7 @@ impl Block {
                 regret_ns: 0.0,
                 moved_ns: 0,
                 payback_ns: 0.0,
+                copies: 0,
             });
             self.pages.len() - 1
         });
@@ -324,6 +327,8 @@ pub(super) struct Memory {
     pub active: Vec<(u32, u64)>,
     /// What was mapped at the last decision: blocks that are not active were held against it then.
     mapped: Vec<(u32, u64, u64)>,
+    /// Ranges that nobody can write.
+    read_only: Vec<(u32, u64, u64)>,
     /// Evidence that nobody writes to a mapping (process, first page): one of its blocks says little about the next phase of the others.
     ranges: BTreeMap<(u32, u64), Reading>,
 }
@@ -338,8 +343,30 @@ struct Reading {
 }
 
 impl Memory {
-    /// Whether nobody writes to a block or to the mapping around it, as far as samples can tell.
+    /// Ranges that nobody can write.
+    pub fn know_read_only(&mut self, ranges: &[(u32, u64, u64)]) {
+        if self.read_only != ranges {
+            self.read_only = ranges.to_vec();
+        }
+    }
+
+    /// Whether all of a block's pages that were seen are of ranges that nobody can write. Whose copies did not last needs reads as others do.
+    fn cannot_be_written(&self, key: (u32, u64)) -> bool {
+        let Some(block) = self.blocks.get(&key).filter(|_| !self.read_only.is_empty()) else { return false };
+        let is_within = |page: u64| {
+            let next = self.read_only.partition_point(|(process, first, _)| (*process, *first) <= (key.0, page));
+            let range = next.checked_sub(1).map(|at| self.read_only[at]);
+            range.is_some_and(|(process, first, pages)| process == key.0 && page < first + pages)
+        };
+        block.reads_since_write >= block.reads_needed - READ_ONLY_SAMPLES
+            && block.pages.iter().all(|page| is_within(key.1 * BLOCK_PAGES + u64::from(page.index)))
+    }
+
+    /// Whether nobody writes to a block or to the mapping around it, as far as samples can tell; or nobody can.
     pub fn is_read_only(&self, key: (u32, u64), mapped: &[(u32, u64, u64)]) -> bool {
+        if self.cannot_be_written(key) {
+            return true;
+        }
         let range = range_of_block(mapped, key).and_then(|range| self.ranges.get(&range));
         range.is_none_or(|reading| reading.since_write >= reading.needed)
             && self.blocks.get(&key).is_some_and(Block::is_read_only)
@@ -419,9 +446,18 @@ impl Memory {
         }
     }
 
+    /// Nodes that have copies of a page now.
+    pub fn has_copies(&mut self, page: PageKey, nodes: &[usize]) {
+        let mask = nodes.iter().filter(|node| **node < 64).fold(0, |mask, node| mask | 1 << node);
+        if let Some(page) = self.page_mut(page.process, page.page) {
+            page.copies = mask;
+        }
+    }
+
     /// Notes that a write collapsed the copies of a page: four times the evidence before its block is taken for read-only again.
     pub fn was_written(&mut self, page: PageKey, home: usize, mapped: &[(u32, u64, u64)]) {
         self.now_at(page, home);
+        self.has_copies(page, &[]);
         let range = range_of_block(mapped, (page.process, page.page / BLOCK_PAGES));
         if let Some(reading) =
             range.and_then(|range| self.ranges.get_mut(&range)).filter(|reading| reading.since_write > 0.0)
@@ -486,6 +522,19 @@ mod tests {
         memory.learn(&use_by(0), &[], 2);
         let after = &memory.blocks[&(1, 0)].remembered;
         assert!(after[0] > after[1], "{after:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_read_only_at_once_until_its_copies_fail() {
+        let mut memory = Memory::default();
+        memory.learn(&[sample(10, 0, 0), sample(700, 1, 0)], &[], 2);
+        assert!(!memory.is_read_only((1, 0), &[]), "one read says little");
+        memory.know_read_only(&[(0, 0, 1 << 20), (1, 8, 4), (1, 600, 50)]);
+        assert!(memory.is_read_only((1, 0), &[]) && !memory.is_read_only((1, 1), &[]), "page 700 is outside");
+        memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, 0, &[]);
+        assert!(!memory.is_read_only((1, 0), &[]));
+        memory.learn(&(0..900).map(|n| sample(8 + n % 4, 0, 0)).collect::<Vec<_>>(), &[], 2);
+        assert!(memory.is_read_only((1, 0), &[]), "four times the evidence");
     }
 
     #[test]

@@ -143,6 +143,14 @@ impl Pilot {
         self.guard.moved(undo);
         for (page, to) in Guard::carried_out(&seen.outcomes) {
             self.memory.now_at(page, to);
+            self.memory.has_copies(page, &[]);
+        }
+        for outcome in &seen.outcomes {
+            if let (Action::Replicate { page, nodes }, Ok(_) | Err(Refusal::AlreadyThere)) =
+                (&outcome.action, &outcome.result)
+            {
+                self.memory.has_copies(*page, nodes);
+            }
         }
         // Somebody else has moved it there: the kernel's own balancing, say.
         for outcome in seen.outcomes.iter().filter(|outcome| outcome.result == Err(Refusal::AlreadyThere)) {
@@ -151,6 +159,7 @@ impl Pilot {
             }
         }
         self.memory.keep_mapped(&seen.mapped);
+        self.memory.know_read_only(&seen.read_only);
         self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
         for (page, home) in &seen.collapses {
             self.memory.was_written(*page, *home, &seen.mapped);

@@ -76,6 +76,7 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
         one("numapilot_samples_total", "Sampled memory accesses", counters.samples),
         one("numapilot_samples_lost_total", "Samples lost by the kernel", counters.samples_lost),
         one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
+        one("numapilot_file_uses_total", "Uses seen of files' pages that are only read", counters.file_uses),
         pages,
         one("numapilot_pages_undone_total", "Pages moved back", counters.pages_undone),
         one("numapilot_moved_bytes_total", "Bytes copied from node to node", counters.moved_bytes),

@@ -112,6 +112,14 @@ fn notes(run: &Run) -> String {
             Event::Losses(e) => {
                 e.lost.iter().map(|loss| format!("lost {} {}", loss.count, loss.what)).collect::<Vec<_>>().join(", ")
             }
+            Event::Copies(e) => {
+                let count = |done: &str| e.processes.iter().filter(|one| one.done == done).count();
+                let (copied, back, left) = (count("copied"), count("given-back"), count("left"));
+                let because = e.processes.iter().map(|one| one.because.as_str()).find(|why| !why.is_empty());
+                let because = because.map(|why| format!(" ({why})")).unwrap_or_default();
+                let of = if e.decision > 0 { format!(" of decision {}", e.decision) } else { String::new() };
+                format!("{}{of}: {copied} mappings show a copy, {back} given back, {left} left{because}", e.file)
+            }
             Event::Trouble(e) => format!("{} ({} times)", e.what, e.times),
             _ => continue,
         };
@@ -217,8 +225,12 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
 }
 
 fn seen(observation: &Observation) -> String {
+    let of_files = match observation.file_uses {
+        0 => String::new(),
+        uses => format!(", {} uses of files", units::count(uses as f64)),
+    };
     let mut out = format!(
-        "  Saw      in {}: {} samples ({} lost), {} hinting faults, of {} threads; {} pages known\n",
+        "  Saw      in {}: {} samples ({} lost), {} hinting faults{of_files}, of {} threads; {} pages known\n",
         units::time_ns(observation.elapsed_ns),
         units::count(observation.samples as f64),
         units::count(observation.samples_lost as f64),
