@@ -106,7 +106,8 @@ impl Guard {
     /// Sleeps until a signal (SIGCHLD included) or the timeout; then `arrived` tells which.
     pub fn wait(&self, timeout: Duration) {
         let mut poll = libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // Rounded up: less than a millisecond is not no time, or whoever waits for its end asks again and again until it is over.
+        let milliseconds = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let mut count = 0_u64;
         // SAFETY: `poll` is one valid pollfd; the read goes to eight bytes of our own from a non-blocking descriptor.
         unsafe {

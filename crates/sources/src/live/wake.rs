@@ -59,7 +59,8 @@ impl Wake {
 
     /// Sleeps until there is news, somebody rings, or the time is over.
     pub fn sleep(&self, timeout: Duration) {
-        let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // Rounded up, as in `signals`.
+        let milliseconds = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         // SAFETY: the array has as many elements as the call is told. An interruption is as good as news.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, milliseconds) };
