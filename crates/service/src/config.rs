@@ -54,6 +54,8 @@ pub struct MetricsSettings {
 pub struct Config {
     /// Who is looked after.
     pub who: Who,
+    /// Whole processes are placed, in place of pages by a policy.
+    pub pack: bool,
     /// The policy with its options.
     pub policy: String,
     /// What may change while the loop runs.
@@ -88,6 +90,7 @@ struct Raw {
     system: Option<bool>,
     cgroup: Option<PathBuf>,
     pid: Option<Vec<u32>>,
+    pack: Option<Spanned<bool>>,
     policy: Option<Spanned<String>>,
     max_harm: Option<Spanned<String>>,
     interval: Option<Spanned<String>>,
@@ -156,6 +159,7 @@ impl Config {
         let raw: Raw = toml::from_str(text)
             .map_err(|error| fail.at(error.span().map(|span| span.start), error.message().trim().to_owned()))?;
         let who = fail.who(&raw)?;
+        let pack = fail.pack(&raw)?;
         if let Some(policy) = &raw.policy
             && policy.get_ref().trim().is_empty()
         {
@@ -172,6 +176,7 @@ impl Config {
         };
         Ok(Config {
             who,
+            pack,
             policy: raw.policy.map_or_else(|| "pilot".to_owned(), Spanned::into_inner),
             tunables,
             dry_run: raw.dry_run.unwrap_or(false),
@@ -191,8 +196,9 @@ impl Config {
     /// Names of settings that differ from another configuration's and take a new start.
     #[must_use]
     pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
-        let pairs: [(&'static str, bool); 13] = [
+        let pairs: [(&'static str, bool); 14] = [
             ("system, cgroup or pid", self.who == other.who),
+            ("pack", self.pack == other.pack),
             ("policy", self.policy == other.policy),
             ("dry-run", self.dry_run == other.dry_run),
             ("keep-settings", self.keep_settings == other.keep_settings),
@@ -264,6 +270,25 @@ impl Fail<'_> {
                 Err(self.at(None, "nobody is looked after: set one of `system = true`, `cgroup` and `pid`".to_owned()))
             }
             _ => Err(self.at(None, "set only one of `system`, `cgroup` and `pid`".to_owned())),
+        }
+    }
+
+    /// What is said of pages means nothing where whole processes are placed.
+    fn pack(&self, raw: &Raw) -> Result<bool, ServiceError> {
+        let Some(pack) = raw.pack.as_ref().filter(|pack| *pack.get_ref()) else { return Ok(false) };
+        let of_pages = [
+            ("policy", raw.policy.is_some()),
+            ("max-harm", raw.max_harm.is_some()),
+            ("probes", raw.probes.is_some()),
+            ("samples", raw.samples.is_some()),
+            ("table-pages", raw.table_pages.is_some()),
+        ];
+        match of_pages.iter().find(|(_, is_set)| *is_set) {
+            Some((name, _)) => {
+                let what = format!("`pack = true` places whole processes: `{name}` is of pages, leave one of them out");
+                Err(self.at(Some(pack.span().start), what))
+            }
+            None => Ok(true),
         }
     }
 
@@ -364,6 +389,10 @@ mod tests {
         let without = parse("system = true\n[journal]\nenabled = false\n[control]\nenabled = false").unwrap();
         assert_eq!((&without.journal, &without.control), (&None, &None));
         assert_eq!(without.needs_restart(&config).len(), 13);
+        let packing = parse("system = true\npack = true").unwrap();
+        assert!(packing.pack && packing.needs_restart(&parse("system = true").unwrap()) == ["pack"]);
+        let wrong = parse("system = true\npack = true\npolicy = \"pilot\"").unwrap_err();
+        assert!(wrong.contains("n.toml:2") && wrong.contains("`policy` is of pages"), "{wrong}");
         let tuned = Config { tunables: Tunables { max_harm: 0.5, ..config.tunables.clone() }, ..config.clone() };
         assert_eq!(config.needs_restart(&tuned), Vec::<&str>::new());
     }

@@ -37,9 +37,6 @@ use super::served;
 use crate::args::BalanceArgs;
 use crate::output;
 
-/// Between two looks of the packer: programs show what they demand in seconds, and numad takes 5 to 15.
-const PACK_EVERY: Duration = Duration::from_secs(2);
-
 /// Page faults say who uses a page, not how often: rates are assumed, and a gain of a few per cent is within what that is off by. Unless the user says
 /// otherwise, `pilot` is asked for more (%).
 const MIN_GAIN_PERCENT: &str = "4";
@@ -64,7 +61,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let copies = arguments.replicate.then(|| Mappings::prepare(Rules { by_order: true, ..Rules::default() }));
     let copies = copies.transpose().context("--replicate")?;
     let preload = copies.as_ref().map(Preload::of);
-    let mut runner: Box<dyn Runner> = if arguments.pack {
+    let mut runner: Box<dyn Runner> = if plan.pack {
         Box::new(Packer::new(machine, plan.options.clone())?)
     } else {
         let policy = policy_by_name(&for_assumed_rates(&plan.options.policy), &machine, plan.options.seed)?;
@@ -192,7 +189,7 @@ fn options(arguments: &BalanceArgs) -> Options {
         policy: arguments.policy.clone(),
         tunables: Tunables {
             max_harm: arguments.max_harm,
-            interval: if arguments.pack { arguments.interval.max(PACK_EVERY) } else { arguments.interval },
+            interval: served::interval(arguments.pack, arguments.interval),
             bytes_per_s: arguments.rate,
             keep_bytes: arguments.keep,
         },

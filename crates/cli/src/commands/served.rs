@@ -34,6 +34,8 @@ pub struct Plan {
     pub options: Options,
     /// Model of this machine.
     pub machine: Option<String>,
+    /// Whole processes are placed.
+    pub pack: bool,
     daemon: DaemonSettings,
     config: Option<(PathBuf, Config)>,
 }
@@ -49,7 +51,7 @@ impl Plan {
                 config::Who::Processes(pids) => Who::Processes(pids),
             },
             policy: config.policy.clone(),
-            tunables: tunables(&config.tunables),
+            tunables: tunables(&config),
             dry_run: config.dry_run || arguments.dry_run,
             steers_scanning: !config.keep_settings,
             probes: config.probes,
@@ -65,7 +67,8 @@ impl Plan {
             state: (!options.dry_run).then(|| config.state.clone()),
             needs_state: true,
         };
-        Ok(Plan { options, machine: config.machine.clone(), daemon, config: Some((file.to_owned(), config)) })
+        let (machine, pack) = (config.machine.clone(), config.pack);
+        Ok(Plan { options, machine, pack, daemon, config: Some((file.to_owned(), config)) })
     }
 
     /// By arguments alone.
@@ -81,12 +84,23 @@ impl Plan {
             state,
             needs_state: service.state_dir.is_some(),
         };
-        Plan { options, machine: arguments.machine.clone(), daemon, config: None }
+        Plan { options, machine: arguments.machine.clone(), pack: arguments.pack, daemon, config: None }
     }
 }
 
-fn tunables(of: &config::Tunables) -> Tunables {
-    Tunables { max_harm: of.max_harm, interval: of.interval, bytes_per_s: of.bytes_per_s, keep_bytes: of.keep_bytes }
+fn tunables(of: &Config) -> Tunables {
+    let (pack, of) = (of.pack, &of.tunables);
+    Tunables {
+        max_harm: of.max_harm,
+        interval: interval(pack, of.interval),
+        bytes_per_s: of.bytes_per_s,
+        keep_bytes: of.keep_bytes,
+    }
+}
+
+/// Between two looks, of the packer at least so long: programs show what they demand in seconds, and numad takes 5 to 15.
+pub fn interval(pack: bool, asked: Duration) -> Duration {
+    if pack { asked.max(Duration::from_secs(2)) } else { asked }
 }
 
 /// Who steers and tells here: this process's signals and output.
@@ -168,7 +182,7 @@ impl<C: Front> Conductor for Served<C> {
         let read = Config::load(file).map_err(|error| error.to_string());
         let answer = read.and_then(|new| match old.needs_restart(&new).as_slice() {
             [] => {
-                let changed = tunables(&new.tunables);
+                let changed = tunables(&new);
                 *old = new;
                 Ok(Some(changed))
             }
