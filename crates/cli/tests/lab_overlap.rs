@@ -1,5 +1,6 @@
 //! The same policy on the same program, simulated and on a real kernel (the lab): whether the same pages end up on the same nodes. The simulated machine gets
-//! a recording of the program's accesses and a perfect sampler; the daemon in the guest gets page faults. Where one placement is best and stays so, both find it.
+//! a recording of the program's accesses and a perfect sampler; the daemon in the guest gets page faults. Where one placement is best and stays so, both find
+//! it.
 
 mod common;
 
