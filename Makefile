@@ -16,7 +16,7 @@ all: build
 help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
-	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (20 min; LAB_PILOT=--quick: 5)"
+	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
 	@echo "make test    set up, build, run every test"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"

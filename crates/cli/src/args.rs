@@ -435,6 +435,7 @@ Examples:
   numapilot simulate app.numatrace --machine memprof-c --policy interleave   on another machine
   numapilot simulate workloads/synthetic/bursts.toml --machine opteron-8385 --policy first-touch,carrefour:gate=10
   numapilot simulate app.numatrace --policy first-touch,pilot --html policies.html --svg bars.svg
+  numapilot simulate app.numatrace --policy pilot --placement homes.csv      where each page is at the end
   numapilot simulate --list                                                  policies and their options
 
 Nothing that it prints is measured. docs/simulator.md says what is modelled, docs/policies.md what each policy does.")]
@@ -478,6 +479,9 @@ pub struct SimulateArgs {
     /// Write a picture to this file (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write where every page is at the end of each run to this file, as CSV (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub placement: Option<PathBuf>,
     /// Which picture
     #[arg(long, value_enum, default_value_t = SimulateView::Bars)]
     pub view: SimulateView,

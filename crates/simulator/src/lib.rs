@@ -38,5 +38,5 @@ pub use engine::{AGREEMENT, Progress};
 pub use error::SimulatorError;
 pub use memory::{IdleMemory, Memory, QueueingMemory};
 pub use options::{Layout, MemoryModel, Options};
-pub use report::{Convergence, LabelReport, Moves, Point, PolicyCost, Refused, Report, ThreadReport, Traffic};
+pub use report::{Convergence, Homes, LabelReport, Moves, Point, PolicyCost, Refused, Report, ThreadReport, Traffic};
 pub use simulation::Simulation;

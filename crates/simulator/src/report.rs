@@ -53,6 +53,22 @@ pub struct Report {
     pub convergence: Convergence,
     /// What the reader must know, in whole sentences.
     pub notes: Vec<String>,
+    /// Where pages were at the end; ascending. Left out of the JSON: there may be many.
+    #[serde(skip)]
+    pub homes: Vec<Homes>,
+}
+
+/// Neighbouring pages of a process with the same home at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Homes {
+    /// Process, as an index.
+    pub process: u32,
+    /// Virtual address over 4,096 of the first.
+    pub first_page: u64,
+    /// Pages of 4 KiB.
+    pub pages: u64,
+    /// Node, as an index into [`Report::nodes`].
+    pub node: usize,
 }
 
 /// Traffic of a stretch of time.

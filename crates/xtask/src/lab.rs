@@ -128,14 +128,19 @@ pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let [program, arguments @ ..] = args.command.as_slice() else { anyhow::bail!("name a command after --") };
+    let topology = args.topology()?;
+    let mut modelled = args.model.as_deref().map(|model| truth::Modelled::on(model, &topology)).transpose()?;
     let outcome = args.lab()?.stream(true).run(Command::new(program).args(arguments))?;
     eprintln!("numapilot-lab: {}; ran for {:.1} s", outcome.how, outcome.run.as_secs_f64());
     if let (Some(path), Some(counted)) = (&args.truth, &outcome.truth) {
-        truth::write(path, counted)?;
+        if let Some(modelled) = &mut modelled {
+            modelled.price(counted, &topology)?;
+        }
+        truth::write(path, counted, modelled.as_ref())?;
         if let (Some(path), Some(samples)) = (&args.samples, &outcome.samples) {
             truth::write_bytes(path, samples)?;
         }
-        truth::tell(path, counted, &args.topology()?, args.model.as_deref())?;
+        truth::tell(path, counted, modelled.as_ref());
     }
     Ok(ExitCode::from(u8::try_from(outcome.exit).unwrap_or(1)))
 }

@@ -11,15 +11,58 @@ use numapilot_traffic::Core;
 use numapilot_traffic::MemorySystem;
 use numapilot_traffic::Solver;
 use numapilot_traffic::phase_time_s;
+use serde_json::json;
 
 /// Of a core whose model tells no clock.
 const CLOCK_MHZ: f64 = 2_500.0;
 /// An out-of-order core's misses that overlap, where nobody knows the program: between a chase (1) and a stream (10 and more).
 const OUTSTANDING: f64 = 2.0;
 
-/// Writes the counts, whole or not at all.
-pub fn write(path: &Path, truth: &Truth) -> anyhow::Result<()> {
-    write_bytes(path, serde_json::to_string(&truth.to_json())?.as_bytes())
+/// How long each region would take on a machine, by the traffic model: one instruction per cycle beside the misses.
+pub struct Modelled {
+    machine: String,
+    system: MemorySystem,
+    core: Core,
+    /// Of each region; filled by [`Modelled::price`].
+    seconds: Vec<f64>,
+}
+
+impl Modelled {
+    /// On this machine, a model's name or file, which must have as many nodes as the guest: said before that has run for long.
+    pub fn on(model: &str, topology: &Topology) -> anyhow::Result<Modelled> {
+        let machine = Machine::load(model)?;
+        let system = MemorySystem::new(&machine)?;
+        let (has, guest) = (system.nodes(), topology.nodes());
+        anyhow::ensure!(has == guest, "{model} has {has} nodes and the guest {guest}: give --nodes {has}");
+        let instructions_per_s = machine.clock_mhz().unwrap_or(CLOCK_MHZ) * 1e6;
+        let core = Core { instructions_per_s, outstanding: OUTSTANDING };
+        Ok(Modelled { machine: model.to_owned(), system, core, seconds: Vec::new() })
+    }
+
+    /// Prices what was counted.
+    pub fn price(&mut self, truth: &Truth, topology: &Topology) -> anyhow::Result<()> {
+        let mut solver = Solver::default();
+        for region in 0..truth.regions.len() {
+            let work = truth.work(region, topology);
+            self.seconds.push(phase_time_s(&self.system, &mut solver, &work, self.core)?);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the counts, and what was modelled of them, whole or not at all.
+pub fn write(path: &Path, truth: &Truth, modelled: Option<&Modelled>) -> anyhow::Result<()> {
+    let mut all = truth.to_json();
+    if let Some(modelled) = modelled {
+        all["modelled"] = json!({
+            "what": "modelled time of each region by the traffic model, not measured",
+            "machine": modelled.machine,
+            "instructions_per_s": modelled.core.instructions_per_s,
+            "outstanding": modelled.core.outstanding,
+            "seconds_by_region": modelled.seconds,
+        });
+    }
+    write_bytes(path, serde_json::to_string(&all)?.as_bytes())
 }
 
 /// Writes a file, whole or not at all.
@@ -30,7 +73,7 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Says what was counted.
-pub fn tell(path: &Path, truth: &Truth, topology: &Topology, model: Option<&str>) -> anyhow::Result<()> {
+pub fn tell(path: &Path, truth: &Truth, modelled: Option<&Modelled>) {
     let matrix = truth.matrix();
     let all: u64 = matrix.iter().flatten().sum();
     let what = if truth.cache.is_some() { "accesses that missed the private caches" } else { "accesses" };
@@ -45,31 +88,11 @@ pub fn tell(path: &Path, truth: &Truth, topology: &Topology, model: Option<&str>
     if truth.without_page + truth.regions_lost > 0 {
         eprintln!("  {} accesses are in no page's count, {} regions are lost", truth.without_page, truth.regions_lost);
     }
-    if let Some(model) = model {
-        tell_time(truth, topology, model)?;
-    }
-    Ok(())
-}
-
-/// Modelled time: one instruction per cycle beside the misses.
-fn tell_time(truth: &Truth, topology: &Topology, model: &str) -> anyhow::Result<()> {
-    let machine = Machine::load(model)?;
-    let system = MemorySystem::new(&machine)?;
-    anyhow::ensure!(
-        system.nodes() == topology.nodes(),
-        "{model} has {} nodes and the guest {}: give --nodes {}",
-        system.nodes(),
-        topology.nodes(),
-        system.nodes()
-    );
-    let core = Core { instructions_per_s: machine.clock_mhz().unwrap_or(CLOCK_MHZ) * 1e6, outstanding: OUTSTANDING };
-    let mut solver = Solver::default();
-    for region in 0..truth.regions.len() {
-        let seconds = phase_time_s(&system, &mut solver, &truth.work(region, topology), core)?;
+    for (region, seconds) in modelled.iter().flat_map(|modelled| modelled.seconds.iter().enumerate()) {
+        let model = modelled.map_or("", |modelled| modelled.machine.as_str());
         eprintln!(
             "  region {region}: modelled {:.3} ms on {model} (one instruction a cycle, {OUTSTANDING} misses at once)",
             seconds * 1e3
         );
     }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
 use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
 use numapilot_simulator::arrange::optimal;
-use numapilot_simulator::program::Program;
+use numapilot_simulator::program::{PAGE_BYTES, Program};
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
 use serde_json::json;
@@ -42,6 +42,9 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
         bar.finish_and_clear();
         report.policy = spec;
         runs.push(report);
+    }
+    if let Some(path) = &arguments.placement {
+        output::write_file(path, &placement(&runs, &loaded.program))?;
     }
     show(arguments, &machine, &Comparison::new(&runs))
 }
@@ -83,6 +86,25 @@ fn best(
     Ok(report)
 }
 
+/// Where every page was at the end of each run, as CSV: a row for each run of neighbouring pages on one node. All figures are simulated.
+fn placement(runs: &[Report], program: &Program) -> String {
+    let mut text = "policy,process,address,pages,node\n".to_owned();
+    for run in runs {
+        for row in &run.homes {
+            let process = program.processes.get(row.process as usize).map_or("", String::as_str);
+            let node = run.nodes.get(row.node).map_or_else(String::new, u16::to_string);
+            let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page * PAGE_BYTES)];
+            text.push_str(&format!("{},{},{node}\n", fields.join(","), row.pages));
+        }
+    }
+    text
+}
+
+/// A field of CSV (RFC 4180): policies' options have commas.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
 fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>) -> Result<()> {
     if let Some(path) = &arguments.html {
         output::write_file(path, &html(comparison, machine))?;
@@ -90,8 +112,9 @@ fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>
     if let Some(path) = &arguments.svg {
         output::write_file(path, &picture(arguments.view, machine, comparison))?;
     }
-    let to_standard_output =
-        [&arguments.html, &arguments.svg].iter().any(|path| path.as_deref() == Some(Path::new("-")));
+    let to_standard_output = [&arguments.html, &arguments.svg, &arguments.placement]
+        .iter()
+        .any(|path| path.as_deref() == Some(Path::new("-")));
     if arguments.json {
         let gains: Vec<Option<f64>> = (0..comparison.runs.len()).map(|run| comparison.gain(run)).collect();
         return output::print_json(
@@ -102,7 +125,9 @@ fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>
         return Ok(());
     }
     output::print(&render(comparison, output::look(&arguments.look)))?;
-    for (what, path) in [("Page", &arguments.html), ("Picture", &arguments.svg)] {
+    for (what, path) in
+        [("Page", &arguments.html), ("Picture", &arguments.svg), ("Final placement (simulated)", &arguments.placement)]
+    {
         if let Some(path) = path {
             output::print(&format!("\n{what}: {}\n", path.display()))?;
         }
@@ -236,7 +261,12 @@ fn list(arguments: &SimulateArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_policies;
+    use super::{quoted, split_policies};
+
+    #[test]
+    fn fields_with_commas_are_quoted() {
+        assert_eq!([quoted("pilot"), quoted("a:b=1,c=\"2\"")], ["pilot", "\"a:b=1,c=\"\"2\"\"\""]);
+    }
 
     #[test]
     fn a_policys_options_stay_with_it() {

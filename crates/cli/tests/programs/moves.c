@@ -2,7 +2,13 @@
  * Programs for the pilot to look after: what their threads do with memory that node 0 touched first is known, and so is where that memory belongs. Each
  * prints one line when it is ready and, at its end, where its pages are (move_pages without targets) and a checksum that must not depend on that.
  *
- *   moves PROGRAM MIB SECONDS [EVERY]       one thread per node; MOVES_HUGE asks for huge pages, MOVES_MARK for marks around the second half
+ *   moves PROGRAM MIB SECONDS [EVERY]       one thread per node; what else is wanted comes by environment:
+ *   MOVES_HUGE=1          huge pages
+ *   MOVES_MARK=half|all   marks around the second half, or from the start on; `regions SKIPPED COUNTED` says how many there were, by half and after it
+ *   MOVES_NODES=N:CPUS    so many nodes with so many CPUs each, for simulated machines, which have no /sys
+ *   MOVES_TURNS=N         it lasts until memory was gone through so often, not SECONDS: on simulated machines the clock is the host's, which may be busy
+ *   MOVES_PAGES=1         each page's node at the end: `pages ADDRESS NODES`, a digit each
+ *   MOVES_FREE=1          threads run where they like; MOVES_PAUSE_US: they sleep so long after each turn
  *   remote    each node's thread reads and writes a part of its own
  *   shared    every node's thread writes all of it
  *   phases    node 1's thread uses it, then node 2's, in turns of a third of the time
@@ -33,7 +39,7 @@
 #if __has_include("mark.h")
 #include "mark.h"
 #else
-enum { NP_MARK_BEGIN, NP_MARK_END };
+enum { NP_MARK_BEGIN, NP_MARK_END, NP_MARK_ONLY_ME };
 #define np_mark(command, argument) (void)(command)
 #endif
 
@@ -46,6 +52,7 @@ static pid_t workers[NODES_MAX]; /* of `many`: whose process a part is */
 static const char *program;
 static double seconds, every;
 static volatile int phase, stop, hurry;
+static volatile long turns; /* of node 0's thread; of `phases`: of whose turn it is */
 static pthread_barrier_t touched;
 static uint64_t sums[NODES_MAX];
 
@@ -65,6 +72,11 @@ static int is(const char *name) { return !strcmp(program, name); }
 
 /* Nodes with CPUs, each with its first one. */
 static void find_nodes(void) {
+    int told = 0, cpus = 0;
+    if (getenv("MOVES_NODES") && sscanf(getenv("MOVES_NODES"), "%d:%d", &told, &cpus) == 2) {
+        for (; nodes < told && nodes < NODES_MAX; nodes++) cpu_of[nodes] = nodes * cpus;
+        return;
+    }
     for (int node = 0; nodes < NODES_MAX; node++) {
         char path[64];
         snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
@@ -103,7 +115,6 @@ static void *work(void *argument) {
     int node = (int)(intptr_t)argument;
     size_t part = bytes / (size_t)nodes;
     char *own = memory + part * (size_t)node;
-    pin(node);
     if (is("nothing")) fill(own, part);
     else if (node == 0) fill(memory, bytes);
     pthread_barrier_wait(&touched);
@@ -113,15 +124,28 @@ static void *work(void *argument) {
         if (pause) usleep(pause); /* busy for a part of the time only */
         if (is("remote") || is("nothing") || is("locked")) sums[node] = use(own, part, 1);
         else if (is("shared")) sums[node] = use(memory, bytes, 1);
-        else if (is("phases") && node == 1 + phase % 2) sums[node] = use(memory, bytes, 1);
+        else if (is("phases") && node == 1 + phase % 2) sums[node] = use(memory, bytes, 1), turns++;
         else if (is("handover") && node == 0) fill(memory, bytes);
         else if (is("handover") && node == 2) sums[node] = use(memory, bytes, 0);
         else usleep(20000);
+        if (node == 0 && !is("phases")) turns++;
     }
     return NULL;
 }
 
-static void tell(double at) {
+/* Born on its node: a recording has a thread where it began. */
+static int start_thread(pthread_t *thread, intptr_t node) {
+    static pthread_attr_t all[NODES_MAX];
+    pthread_attr_t *how = &all[node];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu_of[node], &set);
+    pthread_attr_init(how);
+    if (!getenv("MOVES_FREE") && pthread_attr_setaffinity_np(how, sizeof set, &set)) return 1;
+    return pthread_create(thread, how, work, (void *)node);
+}
+
+static void tell(double at, char *nodes_of) {
     uint64_t on[NODES_MAX + 1] = {0}, home = 0;
     void *pages[BATCH];
     int status[BATCH];
@@ -133,12 +157,33 @@ static void tell(double at) {
         for (size_t i = 0; i < count; i++) {
             on[status[i] >= 0 && status[i] < nodes ? status[i] : NODES_MAX]++;
             home += status[i] == (int)owner;
+            if (nodes_of) *nodes_of++ = status[i] >= 0 && status[i] < nodes ? "0123456789abcdef"[status[i]] : '-';
         }
     }
     printf("{\"at\": %.3f, \"pid\": %d, \"on\": [", at, getpid());
     for (int node = 0; node < nodes; node++) printf("%s%lu", node ? ", " : "", on[node]);
     printf("], \"nowhere\": %lu, \"in_own_part\": %lu}\n", on[NODES_MAX], home);
     fflush(stdout);
+}
+
+/* Regions of interest: what is counted before the second half begins, and from then on. What one thread does after another (`phases`) is a region each:
+ * a model takes all of a region to be done at the same time. */
+static int regions[2], is_open;
+
+static void begin_region(int half) {
+    np_mark(NP_MARK_BEGIN, NULL);
+    regions[half]++;
+    is_open = 1;
+}
+
+/* Opens regions as time goes on. */
+static void mark(double at) {
+    static int half, seen;
+    const char *wish = getenv("MOVES_MARK");
+    if (!wish) return;
+    int now_half = at >= seconds / 2, is_new = !is_open || now_half != half || (is("phases") && phase != seen);
+    half = now_half, seen = phase;
+    if (is_new && (half || !strcmp(wish, "all"))) begin_region(half);
 }
 
 /* What processes of `many` share: how many are ready, what to do, and each one's sum. */
@@ -154,6 +199,7 @@ static int be_worker(int node) {
     size_t part = bytes / (size_t)nodes;
     char *own = memory + part * (size_t)node;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getenv("MOVES_MARK")) np_mark(NP_MARK_ONLY_ME, NULL);
     pin(0);
     fill(own, part);
     pin(node);
@@ -221,31 +267,35 @@ int main(int count, char **words) {
     memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
     madvise(memory, bytes, getenv("MOVES_HUGE") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     if (is("locked") && mlock(memory, bytes) != 0) return fprintf(stderr, "moves: mlock: %s\n", strerror(errno)), 3;
+    if (getenv("MOVES_MARK")) np_mark(NP_MARK_ONLY_ME, NULL);
     pthread_t threads[NODES_MAX];
     int crew = is("many") ? 0 : nodes;
     if (crew == 0 && !start_workers()) return 3;
     pthread_barrier_init(&touched, NULL, (unsigned)crew + 1);
     for (intptr_t node = 0; node < crew; node++)
-        if (pthread_create(&threads[node], NULL, work, (void *)node)) return 3;
+        if (start_thread(&threads[node], node)) return 3;
     pthread_barrier_wait(&touched);
     fprintf(stderr, "moves: ready %d\n", getpid());
-    tell(0);
+    tell(0, NULL);
     pthread_barrier_wait(&touched);
     order(GO);
     double start = now(), next = every;
-    int marks = getenv("MOVES_MARK") != NULL;
-    while (!hurry && now() - start < seconds) {
+    double all = getenv("MOVES_TURNS") ? atof(getenv("MOVES_TURNS")) : 0, done;
+    while (!hurry && (done = all > 0 ? (double)turns / all : (now() - start) / seconds) < 1) {
+        phase = (int)(3 * done);
+        mark(now() - start);
         usleep(20000);
-        phase = (int)((now() - start) / (seconds / 3));
-        if (marks == 1 && now() - start >= seconds / 2) np_mark(NP_MARK_BEGIN, NULL), marks = 2;
-        if (every > 0 && now() - start >= next) tell(now() - start), next += every;
+        if (every > 0 && now() - start >= next) tell(now() - start, NULL), next += every;
     }
-    if (marks == 2) np_mark(NP_MARK_END, NULL);
+    if (is_open) np_mark(NP_MARK_END, NULL);
     stop = 1;
     order(STOP);
     for (int node = 0; node < crew; node++) pthread_join(threads[node], NULL);
     while (team && __atomic_load_n(&team->ready, __ATOMIC_SEQ_CST) > 0) usleep(1000);
-    tell(now() - start);
+    char *last = getenv("MOVES_PAGES") ? calloc(bytes / PAGE + 1, 1) : NULL;
+    tell(now() - start, last);
+    if (last) printf("pages %p %s\n", (void *)memory, last);
+    if (is_open) printf("regions %d %d\n", regions[0], regions[1]);
     order(LEAVE);
     uint64_t sum = team ? 0 : use(memory, bytes, 0);
     int failed = 0, status = 0;

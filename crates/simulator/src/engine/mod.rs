@@ -395,6 +395,7 @@ impl<'a> Engine<'a> {
             threads: self.books.thread_reports(self.program, &self.runners),
             labels: self.books.label_reports(self.program),
             notes: crate::notes::notes(&self.books),
+            homes: self.pages.homes(),
             moves: self.books.moves,
             cost: self.books.cost,
             convergence: self.books.convergence,

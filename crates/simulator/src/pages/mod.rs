@@ -20,6 +20,7 @@ use numapilot_machine::Machine;
 use numapilot_placement::{PageKey, PageSize, Refusal};
 
 use crate::program::{PAGE_BYTES, Program, SMALL_PER_LARGE};
+use crate::report::Homes;
 
 /// A page as it is mapped: a run of 1 or 512 small pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,25 @@ impl PageTable {
             regions.iter().map(|region| range(process, region)).collect()
         };
         self.by_process.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Where all pages that have a home are, in runs of equal ones; ascending.
+    pub(crate) fn homes(&self) -> Vec<Homes> {
+        let mut runs: Vec<Homes> = Vec::new();
+        for &(first_page, region) in self.by_process.iter().flatten() {
+            let process = self.regions[region].process;
+            for (page, &home) in (first_page..).zip(&self.regions[region].homes) {
+                let node = usize::from(home);
+                match runs.last_mut() {
+                    _ if home == ABSENT => {}
+                    Some(last) if (last.process, last.first_page + last.pages, last.node) == (process, page, node) => {
+                        last.pages += 1;
+                    }
+                    _ => runs.push(Homes { process, first_page: page, pages: 1, node }),
+                }
+            }
+        }
+        runs
     }
 
     /// The region that holds a page of a process, and the page's offset in it.

@@ -40,6 +40,17 @@ fn machine() -> Machine {
 
 /// Recounts everything page by page.
 fn check(pages: &PageTable, program: &Program, machine: &Machine) {
+    let mut in_runs = BTreeMap::new();
+    for run in pages.homes() {
+        for page in run.first_page..run.first_page + run.pages {
+            assert_eq!(in_runs.insert((run.process, page), run.node), None, "page {page} is in two runs");
+        }
+    }
+    let of_region = |(index, region): (usize, &Region)| -> Vec<_> {
+        let home = |page| Some(((region.process, region.first_page + page), pages.home(index, page)?));
+        (0..region.pages).filter_map(home).collect()
+    };
+    assert_eq!(in_runs, program.regions.iter().enumerate().flat_map(of_region).collect());
     for (index, slice) in program.slices.iter().enumerate() {
         let mut seen = SliceCounts { by_home: vec![0; machine.nodes().len()], ..SliceCounts::default() };
         for page in slice.first..slice.first + slice.pages {

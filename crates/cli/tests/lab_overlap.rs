@@ -1,0 +1,171 @@
+//! The same policy on the same program, simulated and on a real kernel (the lab): whether the same pages end up on the same nodes. The simulated machine gets
+//! a recording of the program's accesses and a perfect sampler; the daemon in the guest gets page faults. Where one placement is best and stays so, both find
+//! it.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::*;
+use numapilot_lab::Lab;
+use numapilot_lab::Topology;
+
+const SOURCE: &str = include_str!("programs/moves.c");
+const MACHINE: &str = "opteron-8385";
+const NODES: usize = 4;
+/// So much that the modelled machine's caches do not hold a thread's part of it.
+const MIB: usize = 32;
+const PAGES: usize = MIB << 20 >> 12;
+/// Without copies, which no stock kernel makes: a simulated page with copies is at home on the node that had it before.
+const POLICIES: [&str; 2] = ["pilot:replicate=off", "carrefour:replicate=off"];
+
+struct Case {
+    program: &'static str,
+    /// Recorded: so many times through the memory. Seconds would be the host's, which may be busy.
+    turns: u32,
+    /// The recording is repeated until it lasts so long, as policies think in seconds. What does something else as time goes on is not repeated.
+    simulated_s: Option<&'static str>,
+    /// Seconds in the guest.
+    guest_s: u32,
+    held: Held,
+}
+
+/// What must be the same for the pilot.
+#[derive(PartialEq)]
+enum Held {
+    /// Most pages: one placement is better than all others.
+    Pages,
+    /// The share of pages by node: any even spread is as good.
+    Counts,
+    /// Nothing, only told: the daemon is, from run to run, more or less far with following the last phase when the program ends.
+    Nothing,
+}
+
+const CASES: [Case; 4] = [
+    Case { program: "remote", turns: 60, simulated_s: Some("10"), guest_s: 5, held: Held::Pages },
+    Case { program: "nothing", turns: 60, simulated_s: Some("10"), guest_s: 4, held: Held::Pages },
+    Case { program: "phases", turns: 600, simulated_s: None, guest_s: 9, held: Held::Nothing },
+    Case { program: "shared", turns: 15, simulated_s: Some("10"), guest_s: 5, held: Held::Counts },
+];
+
+/// Where each page of the program's memory is; `None`: nobody knows.
+type Placement = Vec<Option<usize>>;
+
+/// The program's last words: where its memory begins, and each page's node.
+fn own_words(output: &str) -> (u64, Placement) {
+    let line =
+        output.lines().find_map(|line| line.strip_prefix("pages 0x")).expect("the program tells where its pages are");
+    let (address, nodes) = line.split_once(' ').expect("address and nodes");
+    let nodes = nodes.chars().map(|node| node.to_digit(16).map(|node| node as usize)).collect();
+    (u64::from_str_radix(address, 16).expect("an address"), nodes)
+}
+
+/// Where the simulated machine's policies leave the program's pages, by policy.
+fn simulated(folder: &Path, case: &Case) -> BTreeMap<String, Placement> {
+    let program = build(folder, "recorded", "cc", SOURCE, &[]);
+    let (trace, csv) = (folder.join("moves.numatrace"), folder.join("homes.csv"));
+    // Short recordings take more samples than by default, so that most pages are seen.
+    let period = if case.simulated_s.is_some() { &["--period", "64"][..] } else { &[] };
+    let turns = format!("MOVES_TURNS={}", case.turns);
+    let environment = ["MOVES_NODES=4:4", "MOVES_PAGES=1", &turns].into_iter().flat_map(|set| ["--env", set]);
+    let options: Vec<&str> = ["--machine", MACHINE].iter().chain(period).copied().chain(environment).collect();
+    let mib = MIB.to_string();
+    let ran = record(&trace, &options, &program, &[case.program, mib.as_str(), "1"]).succeeded();
+    let (start, _) = own_words(&ran.stdout);
+    let mut command = numapilot(&["simulate", "--quiet", "--policy"]);
+    command.arg(POLICIES.join(",")).arg("--placement").arg(&csv).arg(&trace);
+    command.args(case.simulated_s.iter().flat_map(|seconds| ["--for", seconds]));
+    let told = finish(&mut command).succeeded();
+    assert!(told.stdout.contains("Final placement (simulated)"), "{}", told.stdout);
+    let mut all: BTreeMap<String, Placement> = BTreeMap::new();
+    for row in fs::read_to_string(&csv).expect("the placement").lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        let [policy, _, address, pages, node] = fields[..] else { panic!("a row of five fields: {row}") };
+        let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).expect("an address");
+        let placement = all.entry(policy.to_owned()).or_insert_with(|| vec![None; PAGES]);
+        for page in 0..pages.parse::<u64>().expect("a number") {
+            let index = (address + page * 4096).checked_sub(start).map(|bytes| (bytes >> 12) as usize);
+            if let Some(place) = index.and_then(|index| placement.get_mut(index)) {
+                *place = Some(node.parse().expect("a node"));
+            }
+        }
+    }
+    all
+}
+
+/// Where the daemon's policies leave them in the guest: by program and policy.
+fn in_the_lab(folder: &Path) -> BTreeMap<(String, String), Placement> {
+    let program = build_plain(folder, "moves", SOURCE, &[]);
+    let runs = CASES.iter().flat_map(|case| POLICIES.map(|policy| (case, policy))).map(|(case, policy)| {
+        let run = format!("{} {} {MIB} {}", program.display(), case.program, case.guest_s);
+        format!(
+            "echo 'BEGIN {} {policy}'; {BINARY} balance -q --policy {policy} -- {run} 2> e || exit 1;",
+            case.program
+        )
+    });
+    let script = "cd /tmp; export MOVES_PAGES=1; ".to_owned() + &runs.collect::<String>();
+    let lab = Lab::new(Topology::opteron(NODES)).icount(true).time_limit(Duration::from_secs(1800));
+    let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
+    eprintln!("{}, {:.1} s", outcome.how, outcome.run.as_secs_f64());
+    let parts = outcome.stdout.split("BEGIN ").skip(1).map(|part| {
+        let (head, body) = part.split_once('\n').expect("a line");
+        let (program, policy) = head.split_once(' ').expect("program and policy");
+        ((program.to_owned(), policy.to_owned()), own_words(body).1)
+    });
+    parts.collect()
+}
+
+/// Share of the pages that are on the same node in both.
+fn page_by_page(one: &Placement, other: &Placement) -> f64 {
+    let same = one.iter().zip(other).filter(|(a, b)| a.is_some() && a == b).count();
+    same as f64 / PAGES as f64
+}
+
+fn by_node(placement: &Placement) -> [usize; NODES] {
+    let mut counts = [0; NODES];
+    placement.iter().flatten().for_each(|&node| counts[node] += 1);
+    counts
+}
+
+/// Share of the pages that would be on the same node if pages were alike: what the counts by node have in common.
+fn by_counts(one: &Placement, other: &Placement) -> f64 {
+    let common: usize = by_node(one).iter().zip(by_node(other)).map(|(&a, b)| a.min(b)).sum();
+    common as f64 / PAGES as f64
+}
+
+#[test]
+fn a_policy_places_the_same_pages_simulated_and_on_a_real_kernel() {
+    if !numapilot_lab::wanted("a_policy_places_the_same_pages_simulated_and_on_a_real_kernel") {
+        return;
+    }
+    let folder = scratch();
+    let real = in_the_lab(folder.path());
+    let mut missed = Vec::new();
+    for case in &CASES {
+        let simulated = simulated(folder.path(), case);
+        for policy in POLICIES {
+            let (one, other) = (&simulated[policy], &real[&(case.program.to_owned(), policy.to_owned())]);
+            assert_eq!((one.len(), other.len()), (PAGES, PAGES));
+            let (same, counts) = (page_by_page(one, other), by_counts(one, other));
+            eprintln!(
+                "{}, {policy}: {:.1} % of the pages on the same node, {:.1} % by counts; simulated {:?}, in the lab {:?}",
+                case.program,
+                100.0 * same,
+                100.0 * counts,
+                by_node(one),
+                by_node(other)
+            );
+            if policy.starts_with("pilot") && case.held == Held::Pages && same < 0.9 {
+                missed.push(format!("{}: {same:.3}", case.program));
+            }
+            if policy.starts_with("pilot") && case.held == Held::Counts && counts < 0.8 {
+                missed.push(format!("{}, by counts: {counts:.3}", case.program));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
