@@ -184,7 +184,7 @@ impl Books {
         counters.samples += samples;
         counters.hint_faults += faults;
         counters.samples_lost += seen.lost;
-        *self.losses.entry("faults that found a ring full").or_default() += seen.lost;
+        *self.losses.entry("faults and samples that found a ring full").or_default() += seen.lost;
         *self.losses.entry("records that could not be read").or_default() += seen.bad;
         self.rates.samples_per_s = samples as f64 / seconds;
         self.rates.hint_faults_per_s = faults as f64 / seconds;
