@@ -74,7 +74,7 @@ impl Pilot {
         self.look_at_targets(conductor);
         let at_targets = clock::own_cpu().saturating_sub(before_targets);
         self.table.tick();
-        let (uses, passed_over) = self.uses(&seen.faults);
+        let (mut uses, passed_over) = self.uses(&seen.faults);
         if self.books.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep();
         }
@@ -92,8 +92,7 @@ impl Pilot {
         self.hear_silence(&uses, ran_ns, conductor);
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         self.books.looked(elapsed, &seen, &uses, passed_over);
-        let of_files = self.file_uses(conductor);
-        let uses: Vec<Use> = uses.into_iter().chain(of_files).collect();
+        uses.extend(self.file_uses(conductor));
         let measure = if is_idle || self.is_paused { None } else { self.probe() };
         if let Some(judgement) = self.harm.window(measure, ran_ns) {
             self.judged(&judgement, conductor);
