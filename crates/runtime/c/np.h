@@ -137,9 +137,10 @@ void np_filter_thread_start(struct np_slot *slot);
  * threads that run ahead of the window in a loop that never misses. */
 void np_filter_poke(struct np_slot *slot);
 /* In the new thread, once it has its first CPU: the affinity and memory policy of its creator hold for it too, or the affinity that its attributes
- * ask for (np_attr_affinity of what pthread_create was given; 0: none). */
-void np_numa_thread_start(struct np_slot *slot, uint32_t affinity);
-uint32_t np_attr_affinity(const void *attributes);
+ * ask for (NULL: none). */
+void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity);
+/* The affinity that attributes ask for, to be taken when the thread is made: one set of attributes may serve for many threads, as OpenMP libraries do. */
+bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]);
 /* Writes NP_REC_COUNTERS if due (or if `force`). */
 void np_counters(struct np_slot *slot, bool force);
 

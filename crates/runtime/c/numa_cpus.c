@@ -152,10 +152,17 @@ static struct {
 } kept[ATTRIBUTES_KEPT];
 static uint32_t kept_next;
 
-uint32_t np_attr_affinity(const void *attributes) {
+/* Its position plus one; 0: not there. */
+static uint32_t find_kept(const void *attributes) {
     for (uint32_t i = 0; attributes != NULL && i < ATTRIBUTES_KEPT; i++)
         if (__atomic_load_n(&kept[i].attributes, __ATOMIC_ACQUIRE) == attributes) return i + 1;
     return 0;
+}
+
+bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]) {
+    uint32_t at = np_is_simulated() ? find_kept(attributes) : 0;
+    if (at != 0) memcpy(affinity, kept[at - 1].set, sizeof kept[at - 1].set);
+    return at != 0;
 }
 
 static void inherit(struct np_slot *slot) {
@@ -173,12 +180,12 @@ static void inherit(struct np_slot *slot) {
     }
 }
 
-void np_numa_thread_start(struct np_slot *slot, uint32_t attributes) {
+void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity) {
     if (np_arena->config.mode != NP_MODE_INSTRUMENT || !np_sim.ready) return;
     struct np_sim_slot *sim = np_ss(slot);
     inherit(slot);
-    if (attributes != 0 && attributes <= ATTRIBUTES_KEPT) {
-        memcpy(sim->affinity, kept[attributes - 1].set, sizeof sim->affinity);
+    if (affinity != NULL) {
+        memcpy(sim->affinity, affinity, sizeof sim->affinity);
         sim->has_affinity = 1;
     }
     if (!sim->has_affinity) return;
@@ -236,7 +243,7 @@ NP_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *
 NP_EXPORT int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t bytes, const cpu_set_t *set) {
     if (!np_is_simulated())
         return NP_REAL_AS(int (*)(pthread_attr_t *, size_t, const cpu_set_t *), pthread_attr_setaffinity_np)(attributes, bytes, set);
-    uint32_t at = np_attr_affinity(attributes);
+    uint32_t at = find_kept(attributes);
     if (at == 0) at = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT + 1;
     __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
     if (bytes == 0) return 0;
@@ -246,7 +253,7 @@ NP_EXPORT int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t byt
 }
 
 NP_EXPORT int pthread_attr_destroy(pthread_attr_t *attributes) {
-    uint32_t at = np_attr_affinity(attributes);
+    uint32_t at = find_kept(attributes);
     if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
     return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_destroy)(attributes);
 }

@@ -154,7 +154,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     find_stack(slot, birth->start != 0);
     np_filter_thread_start(slot);
     np_vtime_thread_start(slot, birth->creator_clock);
-    np_numa_thread_start(slot, birth->affinity);
+    np_numa_thread_start(slot, birth->has_affinity ? birth->affinity : NULL);
     tls->slot = slot;
     tls->end_rounds = 0;
     tls->nested = 0;
@@ -273,7 +273,7 @@ static TRAMPOLINE int begin_c11(void *entry) {
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
-    entry->birth.affinity = np_attr_affinity(attributes);
+    entry->birth.has_affinity = np_attr_affinity(attributes, entry->birth.affinity);
     entry->routine = routine;
     entry->argument = argument;
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, entry);
@@ -307,7 +307,7 @@ static TRAMPOLINE int begin_clone(void *entry) {
     if (slot != NULL) {
         np_filter_thread_start(slot);
         np_vtime_thread_start(slot, start.birth.creator_clock);
-        np_numa_thread_start(slot, 0);
+        np_numa_thread_start(slot, NULL);
         __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
         put_thread_start(slot, &start.birth, np_order());
         slot->in_hook = 0;

@@ -92,7 +92,8 @@ struct np_birth {
     uint64_t creator_clock;
     uint64_t order;         /* 0: now */
     uintptr_t start;
-    uint32_t affinity;      /* np_attr_affinity of the creation's attributes */
+    bool has_affinity;      /* the creation's attributes ask for one: this, as it was then (np_attr_affinity) */
+    uint64_t affinity[NP_MAX_CPUS / 64];
 };
 /* Gives the calling thread a slot and writes the records that begin its ring. NULL: no slot. */
 struct np_slot *np_thread_begin(const struct np_birth *birth);
