@@ -342,6 +342,12 @@ struct Reading {
     needed: f32,
 }
 
+/// Whether a process has anything mapped; ranges are ascending.
+pub(super) fn has_process(mapped: &[(u32, u64, u64)], process: u32) -> bool {
+    let at = mapped.partition_point(|range| range.0 < process);
+    mapped.get(at).is_some_and(|range| range.0 == process)
+}
+
 impl Memory {
     /// Ranges that nobody can write.
     pub fn know_read_only(&mut self, ranges: &[(u32, u64, u64)]) {
@@ -420,6 +426,8 @@ impl Memory {
         } else {
             self.blocks.retain(|key, _| is_block_mapped(mapped, *key));
             self.mapped = mapped.to_vec();
+            let of_living = |key: &(u32, u64)| has_process(mapped, key.0);
+            self.ranges.retain(|key, _| of_living(key));
         }
         let blocks = &self.blocks;
         self.active.retain(|key| blocks.contains_key(key));
@@ -543,5 +551,11 @@ mod tests {
         memory.learn(&[sample(10, 0, 0), sample(5000, 0, 0)], &[], 1);
         memory.keep_mapped(&[(0, 0, 100_000), (1, 4000, 2000)]);
         assert_eq!(memory.blocks.keys().copied().collect::<Vec<_>>(), [(1, 5000 / BLOCK_PAGES)]);
+        assert!(has_process(&[(0, 0, 1), (2, 0, 1)], 2) && !has_process(&[(0, 0, 1), (2, 0, 1)], 1));
+        let mapped = [(1, 4000, 2000)];
+        memory.learn(&[sample(5000, 0, 0)], &mapped, 1);
+        assert_eq!(memory.ranges.len(), 1);
+        memory.keep_mapped(&[(2, 0, 100)]);
+        assert!(memory.ranges.is_empty(), "nor is a process that has ended remembered");
     }
 }

@@ -159,6 +159,10 @@ impl Pilot {
             }
         }
         self.memory.keep_mapped(&seen.mapped);
+        // Processes that have ended owe nothing.
+        if !seen.mapped.is_empty() {
+            self.surplus_ns.retain(|range, _| memory::has_process(&seen.mapped, range.0));
+        }
         self.memory.know_read_only(&seen.read_only);
         self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
         for (page, home) in &seen.collapses {
