@@ -218,7 +218,7 @@ NP_EXPORT void *realloc(void *old, size_t bytes) {
     if (np_unlikely(old != NULL && np_alloc_is_bootstrap(old))) return leave_bootstrap(old, bytes);
     if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.realloc(old, bytes), bytes);
     np_tls.outer_block = old;
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     return reallocated(old, INSIDE(real.realloc(old, bytes)), bytes, before, NP_CALLER_REGS());
 }
 
@@ -233,7 +233,7 @@ NP_EXPORT void *reallocarray(void *old, size_t count, size_t each) {
     __typeof__(&reallocarray) call = real.reallocarray;
     if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(call != NULL ? call(old, count, each) : real.realloc(old, bytes), bytes);
     np_tls.outer_block = old;
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     void *block = INSIDE(call != NULL ? call(old, count, each) : real.realloc(old, bytes));
     return reallocated(old, block, bytes, before, NP_CALLER_REGS());
 }

@@ -154,7 +154,7 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
 }
 
 static void *do_mmap(const struct mmap_call *call, struct np_regs caller) {
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     long result = NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
@@ -214,7 +214,7 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
     void *wanted = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
     va_end(rest);
     struct np_regs caller = NP_CALLER_REGS();
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     long result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
@@ -258,7 +258,7 @@ static void record_break(uintptr_t old, uintptr_t new, uint64_t before, struct n
 
 NP_EXPORT void *sbrk(intptr_t bytes) {
     struct np_regs caller = NP_CALLER_REGS();
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     void *old = NP_REAL(sbrk)(bytes);
     if (old != (void *)-1 && np_arena != NULL) record_break((uintptr_t)old, (uintptr_t)old + (uintptr_t)bytes, before, caller);
     return old;
@@ -266,7 +266,7 @@ NP_EXPORT void *sbrk(intptr_t bytes) {
 
 NP_EXPORT int brk(void *end) {
     struct np_regs caller = NP_CALLER_REGS();
-    uint64_t before = np_order();
+    uint64_t before = np_order_kept();
     uintptr_t old = (uintptr_t)NP_SYS1(SYS_brk, 0);
     int result = NP_REAL(brk)(end);
     if (result == 0 && np_arena != NULL) record_break(old, (uintptr_t)end, before, caller);

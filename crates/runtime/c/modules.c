@@ -114,7 +114,7 @@ static void put_module(struct np_slot *slot, const struct image *image, uint32_t
 
 /* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. */
 static void announce(struct np_slot *slot, const struct image *image) {
-    uint64_t order = np_order();
+    uint64_t order = np_order_kept();
     if (!lock_modules()) return;
     struct np_module *place = NULL;
     for (uint32_t i = 0; i < modules_used; i++) {

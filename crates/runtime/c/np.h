@@ -11,6 +11,7 @@
 #ifndef NUMAPILOT_NP_H
 #define NUMAPILOT_NP_H
 
+#include "order.h"
 #include "wire.h"
 
 #include <stdbool.h>
@@ -57,17 +58,6 @@ static inline void np_leave(struct np_slot *slot) {
 }
 
 /* ---- ring.c: records ---- */
-static inline uint64_t np_order(void) {
-#if defined(__x86_64__)
-    uint32_t lo, hi;
-    __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi) : : "memory");
-    return ((uint64_t)hi << 32) | lo;
-#else
-    uint64_t value;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
-    return value;
-#endif
-}
 /* Room for `words` 8-byte words with word 0 and 1 filled in (type, value48, deltas), NULL when the record is lost (counted). Fill words 2.., then commit. */
 uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order);
 void np_commit(struct np_slot *slot, unsigned words);

@@ -181,7 +181,7 @@ NP_EXPORT int numa_move_pages(int pid, unsigned long count, void **pages, const 
 
 /* Our own mapping, not recorded: the block is. */
 static void *allocate(size_t bytes, int mode, uint64_t nodes, struct np_regs caller) {
-    long at = np_sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long at = np_sys(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at < 0 && at > -4096) {
         errno = (int)-at;
         return NULL;
@@ -238,7 +238,7 @@ NP_EXPORT void numa_free(void *block, size_t bytes) {
         return;
     }
     np_pages_forget((uintptr_t)block, bytes);
-    np_sys6(SYS_munmap, (long)block, (long)bytes, 0, 0, 0, 0);
+    np_sys(SYS_munmap, (long)block, (long)bytes, 0, 0, 0, 0);
 }
 
 NP_EXPORT void *numa_realloc(void *old, size_t old_bytes, size_t bytes) {
@@ -254,6 +254,6 @@ NP_EXPORT void *numa_realloc(void *old, size_t old_bytes, size_t bytes) {
         if (home >= 0) set_range((char *)block + page, 1ul << NP_PAGE_SHIFT, MODE_BIND, 1ull << home);
     }
     np_pages_forget((uintptr_t)old, old_bytes);
-    np_sys6(SYS_munmap, (long)old, (long)old_bytes, 0, 0, 0, 0);
+    np_sys(SYS_munmap, (long)old, (long)old_bytes, 0, 0, 0, 0);
     return block;
 }

@@ -89,7 +89,7 @@ void np_process_begin_image(struct np_slot *slot) {
 /* -- fork -- */
 
 static void before_fork(void) {
-    np_tls.fork_order = np_order();
+    np_tls.fork_order = np_order_kept();
 }
 
 void np_process_after_fork(void) {

@@ -105,7 +105,7 @@ static bool enter(struct np_slot *slot, struct object *object) {
         if (attempt < 48) {
             for (int i = 0; i < 8; i++) __asm__ volatile("" ::: "memory");
         } else {
-            np_sys6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+            np_sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
         }
     }
     return false;

@@ -50,7 +50,7 @@ static void remember_end(const struct np_slot *slot) {
     struct ended *entry = ended_entry((unsigned long)pthread_self(), true);
     __atomic_store_n(&entry->valid, 0, __ATOMIC_RELAXED);
     entry->thread = (unsigned long)pthread_self();
-    entry->clock = np_track_only ? np_order() : np_stamp_clock(slot);
+    entry->clock = np_stamp_clock(slot);
     entry->index = slot->thread_index;
     __atomic_store_n(&entry->valid, 1, __ATOMIC_RELEASE);
 }

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 
 #pragma GCC visibility push(hidden)
@@ -184,42 +183,6 @@ static inline bool np_memo_holds(const struct np_memo *memo, struct np_regs regs
     uintptr_t difference = 0;
     for (uint32_t i = 0; i < memo->loads; i++) difference |= *(const uintptr_t *)memo->load[i].address ^ memo->load[i].value;
     return difference == 0;
-}
-
-/* -- system calls that leave errno alone: a negative result is -errno -- */
-static inline long np_sys(long number, long a, long b, long c, long d, long e, long f) {
-#if defined(__x86_64__)
-    long result;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-    return result;
-#else
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-    return x0;
-#endif
-}
-#define NP_SYS0(n) np_sys(n, 0, 0, 0, 0, 0, 0)
-#define NP_SYS1(n, a) np_sys(n, (long)(a), 0, 0, 0, 0, 0)
-#define NP_SYS2(n, a, b) np_sys(n, (long)(a), (long)(b), 0, 0, 0, 0)
-#define NP_SYS3(n, a, b, c) np_sys(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
-#define NP_SYS4(n, a, b, c, d) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
-#define NP_SYS6(n, a, b, c, d, e, f) np_sys(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
-
-static inline void np_pause(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("yield");
-#endif
 }
 
 /* -- startup.c: shared with the planner -- */

@@ -39,7 +39,7 @@ uint64_t np_cycles_of_ns(uint64_t ns) {
 }
 
 uint64_t np_stamp_clock(const struct np_slot *slot) {
-    return np_vtime_on() ? np_clock_of(slot) : np_order();
+    return np_vtime_on() ? np_clock_of(slot) : np_real_clock(np_order());
 }
 
 /* Other threads read stall_cycles at any time: a plain store of the word, never torn. */
@@ -220,7 +220,7 @@ static void wake(struct np_slot *slot) {
     uint32_t asleep = 1;
     if (!__atomic_compare_exchange_n(&np_vt(slot)->throttled, &asleep, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
     __atomic_fetch_add(&np_vt(slot)->throttle_futex, 1, __ATOMIC_SEQ_CST);
-    np_sys6(SYS_futex, (long)&np_vt(slot)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
+    np_sys(SYS_futex, (long)&np_vt(slot)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
 /* Wakes every sleeper that may go on, given what the caller saw, and tells the slowest thread when to do so for the rest. Returns the
@@ -268,10 +268,10 @@ static long read_proc(const struct np_slot *slot, const char *name, char *buffer
     }
     while (*name) *at++ = *name++;
     *at = 0;
-    long fd = np_sys6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    long fd = np_sys(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (fd < 0) return fd;
-    long got = np_sys6(SYS_read, fd, (long)buffer, size - 1, 0, 0, 0);
-    np_sys6(SYS_close, fd, 0, 0, 0, 0, 0);
+    long got = np_sys(SYS_read, fd, (long)buffer, size - 1, 0, 0, 0);
+    np_sys(SYS_close, fd, 0, 0, 0, 0, 0);
     if (got >= 0) buffer[got] = 0;
     return got;
 }
@@ -345,7 +345,7 @@ static void sleep_for_window(struct np_slot *slot) {
         if (slowest >= clock || clock + slack(view.awake) <= slowest + window()) break;
         bool first = release_sleepers(view) == slot;
         struct timespec timeout = {0, first ? FIRST_SLEEP_NS : SLEEP_NS};
-        long result = np_sys6(SYS_futex, (long)&vt->throttle_futex, FUTEX_WAIT, ticket, (long)&timeout, 0, 0);
+        long result = np_sys(SYS_futex, (long)&vt->throttle_futex, FUTEX_WAIT, ticket, (long)&timeout, 0, 0);
         if (result == -ETIMEDOUT && view.slowest[reading] != NULL) watch(view.slowest[reading]);
         if (np_arena->state != NP_STATE_RUN) break;
     }
@@ -509,7 +509,7 @@ void np_block_resume(struct np_slot *slot, uint32_t depth) {
 
 static NP_COLD void count_host_cpus(void) {
     uint64_t mask[128] = {0};
-    long bytes = np_sys6(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
+    long bytes = np_sys(SYS_sched_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
     uint32_t count = 0;
     for (long i = 0; i < bytes / 8; i++) count += (uint32_t)__builtin_popcountll(mask[i]);
     __atomic_store_n(&np_vtime_process->host_cpus, count > 0 ? count : 1, __ATOMIC_RELAXED);

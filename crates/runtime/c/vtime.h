@@ -67,29 +67,6 @@ static inline struct np_slot *np_vtime_self_live(void) {
     return np_likely(np_vtime_on()) ? np_self_if_live() : NULL;
 }
 
-/* System calls that no interposer sees and that leave errno alone: a negative result is -errno. */
-static inline long np_sys6(long number, long a, long b, long c, long d, long e, long f) {
-#if defined(__x86_64__)
-    long result;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-#else
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-    return x0;
-#endif
-}
-
 /* ---- vtime.c ---- */
 /* What all threads of a process share, besides the arena. An emulator's plugin uses that of the process which it emulates. */
 #define NP_BIRTHS 128

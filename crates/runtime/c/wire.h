@@ -40,6 +40,13 @@ enum np_placement {
     NP_PLACE_INTERLEAVE = 1, /* page number modulo nodes with memory, as MPOL_INTERLEAVE over all nodes */
 };
 
+/* Where order stamps come from (np_arena.order_source); order.h has the reasons. */
+enum np_order_source {
+    NP_ORDER_COUNTER = 0,   /* the processor's counter: LFENCE, RDTSC on x86-64; DSB, ISB, CNTVCT_EL0 on Arm */
+    NP_ORDER_COUNTER_P = 1, /* the same by RDTSCP, where LFENCE is not known to wait for earlier instructions */
+    NP_ORDER_SEQUENCE = 2,  /* np_arena.order_sequence: the counters of different CPUs cannot be compared */
+};
+
 /* Set by the recorder before the program starts; constant afterwards. */
 struct np_config {
     uint32_t mode;
@@ -93,6 +100,8 @@ struct np_arena {
     uint64_t start_ns;       /* CLOCK_MONOTONIC at the same moment */
     uint32_t recorder_pid;
     uint32_t emulated;       /* 1: programs run under an emulator, whose plugin sees their accesses (emulator.h) */
+    uint32_t order_source;   /* enum np_order_source */
+    uint32_t reserved;
     struct np_config config;
 
     _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by everybody */
@@ -111,6 +120,8 @@ struct np_arena {
     uint64_t lost_full;                    /* records lost because a ring stayed full */
     uint64_t lost_stopped;                 /* records not written because recording had stopped */
     uint64_t failed_unwinds;               /* stacks that ended early */
+
+    _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 
     _Alignas(64) uint16_t cpu_load[NP_MAX_CPUS]; /* running threads per model CPU (NP_BIND_NONE) */
 };

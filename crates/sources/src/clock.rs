@@ -11,18 +11,21 @@ pub struct HostInstant {
     pub monotonic_ns: u64,
 }
 
-/// The counter by which the runtime stamps the order of events.
+/// The counter by which the runtime stamps the order of events, read after all earlier loads (`order.h` has the manuals' words).
 pub fn order_now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: RDTSC has no preconditions and touches no memory; every x86-64 CPU has it.
-        unsafe { core::arch::x86_64::_rdtsc() }
+        // SAFETY: neither instruction has preconditions or touches memory; every x86-64 CPU has them.
+        unsafe {
+            core::arch::x86_64::_mm_lfence();
+            core::arch::x86_64::_rdtsc()
+        }
     }
     #[cfg(target_arch = "aarch64")]
     {
         let value: u64;
         // SAFETY: reads the virtual counter, which Linux lets user space read.
-        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) value, options(nomem, nostack)) };
+        unsafe { core::arch::asm!("dsb ishld", "isb", "mrs {}, cntvct_el0", out(reg) value, options(nostack)) };
         value
     }
 }

@@ -73,6 +73,8 @@ fn offsets() -> Vec<(String, u64)> {
             start_ns,
             recorder_pid,
             emulated,
+            order_source,
+            reserved,
             config,
             cpu_load,
         ]
@@ -91,6 +93,7 @@ fn offsets() -> Vec<(String, u64)> {
         offset_of!(ArenaHeader, losses),
         [lost_no_slot, lost_full, lost_stopped, failed_unwinds,]
     );
+    offsets!("np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
     offsets!(
         "np_slot",
         SlotHot,

@@ -98,6 +98,12 @@ pub struct ArenaLosses {
     pub failed_unwinds: u64,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaOrder {
+    pub order_sequence: u64,
+}
+
 /// `struct np_arena`, at offset 0 of the arena.
 #[repr(C)]
 #[derive(Clone, Debug)]
@@ -120,11 +126,14 @@ pub struct ArenaHeader {
     pub start_ns: u64,
     pub recorder_pid: u32,
     pub emulated: u32,
+    pub order_source: u32,
+    pub reserved: u32,
     pub config: Config,
     pub state: Line<ArenaState>,
     pub ids: Line<ArenaIds>,
     pub epoch: Line<ArenaEpoch>,
     pub losses: Line<ArenaLosses>,
+    pub order: Line<ArenaOrder>,
     pub cpu_load: Line<[u16; MAX_CPUS_LOAD]>,
 }
 
@@ -225,6 +234,9 @@ constants! {
     BIND_NONE = NP_BIND_NONE = 2;
     PLACE_FIRST_TOUCH = NP_PLACE_FIRST_TOUCH = 0;
     PLACE_INTERLEAVE = NP_PLACE_INTERLEAVE = 1;
+    ORDER_COUNTER = NP_ORDER_COUNTER = 0;
+    ORDER_COUNTER_P = NP_ORDER_COUNTER_P = 1;
+    ORDER_SEQUENCE = NP_ORDER_SEQUENCE = 2;
     STATE_RUN = NP_STATE_RUN = 1;
     STATE_STOPPED = NP_STATE_STOPPED = 2;
     SLOT_FREE = NP_SLOT_FREE = 0;
