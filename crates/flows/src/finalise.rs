@@ -325,6 +325,7 @@ fn count_problems(losses: &mut Losses, told: &Told<'_>) {
         losses.no_slot = losses.no_slot.max(end.lost_no_slot);
         losses.stopped = losses.stopped.max(end.lost_stopped);
         losses.failed_unwinds = losses.failed_unwinds.max(end.failed_unwinds);
+        losses.after_end = end.more.get("lost_after_end").and_then(serde_json::Value::as_u64).unwrap_or(0);
     }
 }
 
@@ -355,6 +356,7 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
             source: match (start.simulated, start.engine.as_str()) {
                 (true, _) => "virtual",
                 (false, "import") => "recorded",
+                _ if start.config.get("order").is_some_and(|order| order == "sequence") => "monotonic",
                 (false, _) => "tsc",
             }
             .to_owned(),
@@ -389,6 +391,7 @@ fn meta_losses(losses: &Losses, told: &Told<'_>) -> MetaLosses {
     let no_stamps =
         problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
     let more = [
+        ("after_end", losses.after_end),
         ("stack_table", losses.stack_table),
         ("truncated_stacks", losses.truncated_stacks),
         ("torn_chunks", losses.torn_chunks),

@@ -265,6 +265,7 @@ fn losses(meta: &Meta) -> Losses {
         ring_full: losses.ring_full,
         no_slot: losses.no_slot,
         stopped: losses.stopped,
+        after_end: more("after_end"),
         stack_table: more("stack_table"),
         damaged_chunks: losses.damaged_chunks + losses.missing_chunks,
         torn_chunks: more("torn_chunks"),

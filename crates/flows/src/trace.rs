@@ -49,6 +49,8 @@ pub struct Losses {
     pub no_slot: u64,
     /// Records not written because recording had stopped (disk full, recorder gone).
     pub stopped: u64,
+    /// Records of threads that had already ended: what the C library frees after them.
+    pub after_end: u64,
     /// Stacks dropped because the stack table was full.
     pub stack_table: u64,
     /// Chunks with a wrong checksum, skipped.
@@ -75,7 +77,7 @@ impl Losses {
     /// Whether records are missing, so that totals are lower bounds.
     #[must_use]
     pub fn records_lost(&self) -> bool {
-        self.ring_full + self.no_slot + self.stopped + self.damaged_chunks + self.torn_chunks > 0
+        self.ring_full + self.no_slot + self.stopped + self.after_end + self.damaged_chunks + self.torn_chunks > 0
     }
 }
 

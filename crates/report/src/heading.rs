@@ -104,6 +104,10 @@ impl Heading {
             (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
             (losses.no_slot, "records were dropped because too many threads lived at one time: raise --max-threads"),
             (
+                losses.after_end,
+                "records were of threads that had already ended (what the C library frees after them): the blocks seem to live on",
+            ),
+            (
                 losses.stopped,
                 "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
             ),

@@ -109,6 +109,10 @@ void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct n
 }
 
 void np_alloc_freed(void *block, uint64_t order) {
+    if (np_unlikely(np_tls.phase == NP_PHASE_ENDED)) {
+        np_thread_freed_after_end(block, order);
+        return;
+    }
     struct np_slot *slot = np_slot_here();
     if (np_unlikely(slot == NULL)) return;
     if (np_unlikely(!np_enter(slot))) {

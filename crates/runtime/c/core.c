@@ -210,7 +210,7 @@ NP_COLD struct np_slot *np_self_slow(void) {
     if (np_tls_is_shared) return slot_by_tid(tls);
     if (tls->slot != NULL) return tls->slot;
     if (tls->phase != NP_PHASE_NEW) {
-        np_count_lost(NP_LOST_NO_SLOT, 1);
+        np_count_lost(tls->phase == NP_PHASE_ENDED ? NP_LOST_AFTER_END : NP_LOST_NO_SLOT, 1);
         return NULL;
     }
     struct np_birth birth = {.parent_thread = NP_NONE32};

@@ -123,7 +123,8 @@ static size_t path_of_fd(int fd, char *path) {
 static struct np_slot *enter(void) {
     struct np_slot *slot = np_self_if_live();
     if (slot == NULL) {
-        if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_NO_SLOT, 1);
+        if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_AFTER_END, 1);
+        if (np_arena != NULL && np_tls.phase == NP_PHASE_NO_SLOT) np_count_lost(NP_LOST_NO_SLOT, 1);
         return NULL;
     }
     if (np_enter(slot)) return slot;

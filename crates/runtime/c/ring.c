@@ -19,6 +19,7 @@
 void np_count_lost(enum np_loss reason, uint64_t count) {
     uint64_t *counter = reason == NP_LOST_NO_SLOT ? &np_arena->lost_no_slot
                       : reason == NP_LOST_STOPPED ? &np_arena->lost_stopped
+                      : reason == NP_LOST_AFTER_END ? &np_arena->lost_after_end
                                                   : &np_arena->lost_full;
     __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
 }

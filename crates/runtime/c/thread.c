@@ -146,7 +146,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     tls->phase = NP_PHASE_BUSY;
     struct np_slot *slot = prepare_slot(birth);
     if (slot == NULL) {
-        tls->phase = NP_PHASE_ENDED;
+        tls->phase = NP_PHASE_NO_SLOT;
         np_count_lost(NP_LOST_NO_SLOT, 1);
         errno = saved;
         return NULL;
@@ -188,10 +188,28 @@ void np_thread_end(void) {
     remember_end(slot);
     tls->phase = NP_PHASE_ENDED;
     tls->slot = NULL;
+    tls->ended_slot = slot;
+    tls->ended_generation = slot->generation;
     close_slot(slot);
     np_pages_free(tls->stacks, tls->stacks != NULL ? NP_STACK_CACHE_BYTES : 0);
     tls->stacks = NULL;
     errno = saved;
+}
+
+/* The C library frees a thread's dynamic storage after the last destructor; in detached threads, which nobody joins, it does so in the thread
+ * itself. The recorder keeps a closed slot for its thread while that lives, so this fails only if the recorder cannot see the thread. */
+NP_COLD void np_thread_freed_after_end(void *block, uint64_t order) {
+    struct np_tls *tls = &np_tls;
+    struct np_slot *slot = tls->ended_slot;
+    uint32_t expected = NP_SLOT_CLOSED;
+    if (slot == NULL || !*np_fork_canary
+        || !__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_LIVE, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        np_count_lost(NP_LOST_AFTER_END, 1);
+        return;
+    }
+    if (slot->generation != tls->ended_generation) np_count_lost(NP_LOST_AFTER_END, 1); /* another thread's, closed as well */
+    else if (np_begin(slot, NP_REC_FREE, (uintptr_t)block, 2, order) != NULL) np_commit(slot, 2);
+    __atomic_store_n(&slot->state, NP_SLOT_CLOSED, __ATOMIC_RELEASE);
 }
 
 static void on_thread_exit(void *value) {

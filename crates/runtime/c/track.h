@@ -16,7 +16,8 @@ enum np_phase {
     NP_PHASE_NEW = 0,   /* no hook has run in this thread yet */
     NP_PHASE_LIVE = 1,
     NP_PHASE_BUSY = 2,  /* claiming a slot: hooks reached from there do nothing */
-    NP_PHASE_ENDED = 3, /* the slot is closed; what still happens in this thread is counted as lost */
+    NP_PHASE_ENDED = 3, /* the slot is closed; only what is still freed in this thread is added to it (thread.c) */
+    NP_PHASE_NO_SLOT = 4, /* all slots were taken: what happens in this thread is counted as lost */
 };
 
 /* Small on purpose: thread-local storage of a preloaded library is carved out of every thread's stack. */
@@ -32,6 +33,8 @@ struct np_tls {
     uint32_t end_rounds;   /* rounds of key destructors seen */
     uint32_t forked_pid;   /* the child process that this thread has already been made anew in */
     uint64_t fork_order;   /* stamp before the fork under way */
+    struct np_slot *ended_slot; /* the slot that the thread closed, and its generation */
+    uint64_t ended_generation;
     char name[16];         /* as last written to the ring */
 };
 #define NP_STACK_CACHE_BYTES 110592u
@@ -98,6 +101,8 @@ struct np_birth {
 struct np_slot *np_thread_begin(const struct np_birth *birth);
 void np_thread_end(void);
 void np_thread_init(void);
+/* A block is freed in a thread that has ended: written to the slot that it closed, if that is still its own; else counted as lost. */
+void np_thread_freed_after_end(void *block, uint64_t order);
 void np_thread_after_fork(void);
 
 /* -- process.c -- */

@@ -120,6 +120,7 @@ struct np_arena {
     uint64_t lost_full;                    /* records lost because a ring stayed full */
     uint64_t lost_stopped;                 /* records not written because recording had stopped */
     uint64_t failed_unwinds;               /* stacks that ended early */
+    uint64_t lost_after_end;               /* records of threads whose slot had already gone to another */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 
@@ -145,7 +146,8 @@ enum np_slot_state {
     NP_SLOT_FREE = 0,
     NP_SLOT_CLAIMED = 1,
     NP_SLOT_LIVE = 2,
-    NP_SLOT_CLOSED = 3, /* its thread ended; the recorder drains what is left, then sets FREE */
+    NP_SLOT_CLOSED = 3, /* its thread wrote its end. What the thread's last steps in the C library free, it adds (back to LIVE meanwhile); when the
+                           system knows the thread no more, the recorder takes the slot (CLAIMED), drains what is left, and sets FREE */
 };
 
 enum np_run_state {
@@ -296,6 +298,7 @@ enum np_sync_kind {
 enum np_loss {
     NP_LOST_RING_FULL = 1, NP_LOST_NO_SLOT = 2, NP_LOST_STOPPED = 3, NP_LOST_STACK_TABLE = 4,
     NP_LOST_REENTRANT = 5, /* a signal handler came into the middle of a record, or of the allocator */
+    NP_LOST_AFTER_END = 6, /* of a thread that had ended */
 };
 
 #endif

@@ -20,7 +20,10 @@ use std::time::Duration;
 use numapilot_trace::wire::layout as wire;
 
 use crate::clock::HostInstant;
+use crate::clock::monotonic_ns;
+use crate::clock::order_now;
 use crate::error::SourceError;
+use crate::order::OrderSource;
 
 const PAGE: u64 = 4096;
 /// 1 << 16 entries of 16 bytes.
@@ -91,6 +94,7 @@ pub struct Arena {
     fd: OwnedFd,
     base: NonNull<u8>,
     layout: Layout,
+    order: OrderSource,
 }
 
 // SAFETY: the mapping lives as long as the value, and all access to it goes through atomics or raw copies.
@@ -109,6 +113,8 @@ pub struct ArenaLosses {
     pub stopped: u64,
     /// Call stacks that ended early (the records themselves were kept).
     pub failed_unwinds: u64,
+    /// Records of threads whose slot had already gone to another.
+    pub after_end: u64,
 }
 
 impl Arena {
@@ -116,7 +122,12 @@ impl Arena {
     ///
     /// # Errors
     /// The system refuses that much address space or memory.
-    pub fn create(config: &wire::Config, layout: Layout, start: HostInstant) -> Result<Arena, SourceError> {
+    pub fn create(
+        config: &wire::Config,
+        layout: Layout,
+        start: HostInstant,
+        order: OrderSource,
+    ) -> Result<Arena, SourceError> {
         let fail = |what| SourceError::System {
             what,
             source: io::Error::last_os_error(),
@@ -150,7 +161,7 @@ impl Arena {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => base,
             _ => return Err(fail("cannot map the shared memory of the recording")),
         };
-        let arena = Arena { fd, base, layout };
+        let arena = Arena { fd, base, layout, order };
         arena.fill(config, start);
         Ok(arena)
     }
@@ -176,6 +187,7 @@ impl Arena {
             (*header).start_order = start.order;
             (*header).start_ns = start.monotonic_ns;
             (*header).recorder_pid = std::process::id();
+            (*header).order_source = self.order.wire();
             ptr::copy_nonoverlapping(config, &raw mut (*header).config, 1);
             (*header).ids.0.next_stack_id = 1;
             (*header).ids.0.next_module_id = 1;
@@ -190,6 +202,20 @@ impl Arena {
     pub fn tell_of_emulator(&self) {
         // SAFETY: the header is mapped, and no program has it yet.
         unsafe { (*self.header()).emulated = 1 };
+    }
+
+    /// An order stamp of now, as `np_order()` in the program would give it.
+    pub fn order_now(&self) -> u64 {
+        if self.order != OrderSource::Sequence {
+            return order_now();
+        }
+        // SAFETY: a field of the mapped header, naturally aligned.
+        unsafe { atomic64(&raw mut (*self.header()).order.0.order_sequence) }.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Real time in the unit of clock stamps that are not virtual; `order`: a stamp just taken.
+    pub fn real_clock(&self, order: u64) -> u64 {
+        if self.order == OrderSource::Sequence { monotonic_ns() } else { order }
     }
 
     /// The path under which other processes of this user can open the arena.
@@ -235,6 +261,7 @@ impl Arena {
                 ring_full: atomic64(&raw mut (*header).losses.0.lost_full).load(Ordering::Relaxed),
                 stopped: atomic64(&raw mut (*header).losses.0.lost_stopped).load(Ordering::Relaxed),
                 failed_unwinds: atomic64(&raw mut (*header).losses.0.failed_unwinds).load(Ordering::Relaxed),
+                after_end: atomic64(&raw mut (*header).losses.0.lost_after_end).load(Ordering::Relaxed),
             }
         }
     }
@@ -386,6 +413,11 @@ impl Slot<'_> {
         memory_streamed: counts.atomic64 -> u64;
     }
 
+    /// The arena that it lies in.
+    pub fn arena(&self) -> &Arena {
+        self.arena
+    }
+
     /// Memory accesses whose home is `node`.
     ///
     /// # Panics
@@ -394,6 +426,13 @@ impl Slot<'_> {
         assert!(node < wire::MAX_NODES, "node {node}");
         // SAFETY: an element of an array in a slot inside the mapping, naturally aligned.
         unsafe { atomic64(&raw mut (*self.at).counts.0.by_home[node]) }.load(Ordering::Acquire)
+    }
+
+    /// Takes a closed slot away from its thread, which adds nothing to it from then on. False: it is at it just now.
+    pub fn take_closed(&self) -> bool {
+        // SAFETY: a field of a slot inside the mapping, naturally aligned.
+        let state = unsafe { atomic32(&raw mut (*self.at).identity.0.state) };
+        state.compare_exchange(wire::SLOT_CLOSED, wire::SLOT_CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Publishes how far the ring was drained.

@@ -33,6 +33,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How often owners are checked for being alive. Two checks in a row must fail, and the ring be still.
 const DEATH_CHECK: Duration = Duration::from_millis(250);
 
+/// A closed slot stays its thread's while the system knows the thread, for this long at most.
+const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What a sink found in a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PieceCounts {
@@ -102,6 +105,8 @@ struct Ring {
     thread: Option<u32>,
     /// It holds the thread's end.
     ended: bool,
+    /// When the slot was first seen closed.
+    closed_since: Option<Instant>,
 }
 
 /// The drainer's state.
@@ -200,7 +205,12 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 }
                 wire::SLOT_CLOSED => {
                     busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
-                    self.finish(index, &slot);
+                    // What the thread frees on its last steps in the C library still goes into its ring.
+                    let is_over = is_gone(slot.pid(), slot.tid()) || self.has_waited(index, now);
+                    if is_over && slot.take_closed() {
+                        busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
+                        self.finish(index, &slot);
+                    }
                 }
                 _ => self.quarantine(index),
             }
@@ -309,6 +319,11 @@ impl<'a, S: Sink> Drainer<'a, S> {
         } else {
             self.quarantine(index);
         }
+    }
+
+    /// Whether the owner of a closed slot has had its time: one that nobody waits for, or that the system knows by another number, keeps no slot.
+    fn has_waited(&mut self, index: u32, now: Instant) -> bool {
+        now.duration_since(*self.rings[index as usize].closed_since.get_or_insert(now)) >= CLOSED_PATIENCE
     }
 
     /// A slot whose owner is gone goes to the next thread.

@@ -21,6 +21,7 @@ mod launch;
 mod library;
 pub mod live;
 mod options;
+mod order;
 mod output;
 mod record;
 mod sampled;

@@ -40,6 +40,8 @@ use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
 use crate::options::RecordOptions;
+use crate::order;
+use crate::order::OrderSource;
 use crate::output;
 use crate::session::Closing;
 use crate::session::Opening;
@@ -49,6 +51,8 @@ use crate::simulated::simulate;
 
 /// Between two looks at the program where no signal calls for one sooner.
 const TICK: Duration = Duration::from_millis(100);
+/// Clock stamps that count nanoseconds.
+const NANOSECONDS_KHZ: u32 = 1_000_000;
 /// Length of the first calibration of the host's counter.
 const CALIBRATION: Duration = Duration::from_millis(10);
 
@@ -67,12 +71,14 @@ pub struct Losses {
     pub quarantined_slots: u64,
     /// Call stacks cut short (nothing else is missing).
     pub failed_unwinds: u64,
+    /// Of threads that had already ended: what the C library frees after them.
+    pub after_end: u64,
 }
 
 impl Losses {
     /// Records lost, as far as they were counted one by one.
     pub fn records(&self) -> u64 {
-        self.no_slot.saturating_add(self.ring_full).saturating_add(self.stopped)
+        self.no_slot.saturating_add(self.ring_full).saturating_add(self.stopped).saturating_add(self.after_end)
     }
 }
 
@@ -143,13 +149,18 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let target = resolve_target(&options.command)?;
     let diagnose = || doctor::diagnose(&doctor::probe());
     let selection = select(options.engine, &target, &options.command, options.machine, diagnose)?;
-    let start = HostInstant::now();
+    let order = order_for(selection.engine)?;
+    let is_sequence = order.source == OrderSource::Sequence;
+    let now = HostInstant::now();
     let library = library::unpacked()?;
     let emulator = emulator_for(selection.engine, &target)?;
-    let host_khz = start.calibrate(CALIBRATION);
-    let simulated = simulate(&options, selection.engine, host_khz)?;
+    let host_khz = now.calibrate(CALIBRATION);
+    // A sequence counts from 0 and has no rate; real clocks are in nanoseconds then.
+    let start = HostInstant { order: if is_sequence { 0 } else { now.order }, ..now };
+    let real_khz = if is_sequence && !selection.engine.is_simulated() { NANOSECONDS_KHZ } else { host_khz };
+    let simulated = simulate(&options, selection.engine, real_khz)?;
     let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
-    let arena = Arc::new(Arena::create(&simulated.config, layout, start)?);
+    let arena = Arc::new(Arena::create(&simulated.config, layout, start, order.source)?);
     if emulator.is_some() {
         arena.tell_of_emulator();
     }
@@ -167,7 +178,8 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         config: &simulated.config,
         start,
         start_time: SystemTime::now(),
-        host_khz,
+        order_khz: if is_sequence { 0 } else { host_khz },
+        order: order.source,
         is_emulated: live.as_ref().is_some_and(|live| live.is_emulated),
     };
     let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
@@ -210,7 +222,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let wall_time = watch.began.elapsed();
     watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
-    recording.notes.splice(0..0, simulated.notes);
+    recording.notes.splice(0..0, order.why.into_iter().chain(simulated.notes));
     if let (Some(image), Some(fitted)) = (&image, options.plan) {
         recording.notes.splice(0..0, image.notes.iter().cloned());
         recording.plan = Some(apply::Outcome::read(image, fitted));
@@ -224,7 +236,9 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let result = match failure {
         Some(failure) => Err(failure),
         None => {
-            let closing = Closing { recording: &recording, end: HostInstant::now(), start };
+            let mut end = HostInstant::now();
+            end.order = if is_sequence { arena.order_now() } else { end.order };
+            let closing = Closing { recording: &recording, end, start, order: order.source };
             drained.files.finish(&closing).map_err(|error| error.to_string())
         }
     };
@@ -233,6 +247,20 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     }
     explain(&mut recording);
     Ok(recording)
+}
+
+/// Where this recording's order stamps come from. The kernel stamps its samples by its own clock, which nothing but the counter compares with the
+/// tracker's stamps: where that is not to be had, the recording says what it cannot know.
+fn order_for(engine: Engine) -> Result<order::Choice, SourceError> {
+    let choice = order::Facts::read(Path::new("/")).choose()?;
+    if choice.source != OrderSource::Sequence || !matches!(engine, Engine::Fault | Engine::Pmu) {
+        return Ok(choice);
+    }
+    let why = format!(
+        "the time-stamp counters of this machine's CPUs cannot be compared, and engine {} needs them: a sample may show the object that had its          address shortly before or after; engine `track` orders exactly here",
+        engine.name()
+    );
+    Ok(order::Choice { source: OrderSource::Counter, why: Some(why) })
 }
 
 /// What the draining threads leave.
@@ -432,7 +460,12 @@ impl Watch<'_, '_> {
             records: self.totals.records.load(Ordering::Relaxed) + records,
             bytes: self.totals.bytes.load(Ordering::Relaxed),
             samples: self.totals.samples.load(Ordering::Relaxed) + samples,
-            lost: losses.no_slot.saturating_add(losses.ring_full).saturating_add(losses.stopped).saturating_add(lost),
+            lost: losses
+                .no_slot
+                .saturating_add(losses.ring_full)
+                .saturating_add(losses.stopped)
+                .saturating_add(losses.after_end)
+                .saturating_add(lost),
             live_threads: self.totals.live_threads.load(Ordering::Relaxed),
             program_time: self.program_time(),
             wall_time: self.began.elapsed(),
@@ -473,6 +506,7 @@ impl Watch<'_, '_> {
                 discarded_bytes: self.totals.discarded_bytes.load(Ordering::Relaxed),
                 quarantined_slots: self.totals.quarantined.load(Ordering::Relaxed),
                 failed_unwinds: arena.failed_unwinds,
+                after_end: arena.after_end,
             },
             bytes: state.bytes,
             disk_bytes: self.totals.disk_bytes.load(Ordering::Relaxed),
@@ -514,6 +548,12 @@ fn explain(recording: &mut Recording) {
     }
     if losses.no_slot > 0 {
         notes.push(format!("{} records of threads beyond `--max-threads` were lost; raise it", losses.no_slot));
+    }
+    if losses.after_end > 0 {
+        notes.push(format!(
+            "{} records of threads that had already ended were lost (what the C library frees after them); the blocks seem to live on",
+            losses.after_end
+        ));
     }
     if losses.quarantined_slots > 0 {
         notes.push(format!(

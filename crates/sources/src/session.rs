@@ -28,6 +28,7 @@ use crate::launch::Exit;
 use crate::live::News;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
+use crate::order::OrderSource;
 use crate::record::Recording;
 use crate::record::StopReason;
 use crate::sampled::SharedWriter;
@@ -47,8 +48,10 @@ pub struct Opening<'a, 'm> {
     pub start: HostInstant,
     /// The same by the calendar.
     pub start_time: SystemTime,
-    /// Rate of order stamps.
-    pub host_khz: u32,
+    /// Rate of order stamps; 0 for a sequence.
+    pub order_khz: u32,
+    /// Where order stamps come from.
+    pub order: OrderSource,
     /// The samples are no hardware's.
     pub is_emulated: bool,
 }
@@ -61,6 +64,8 @@ pub struct Closing<'a> {
     pub start: HostInstant,
     /// Now.
     pub end: HostInstant,
+    /// Where order stamps come from.
+    pub order: OrderSource,
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -91,9 +96,13 @@ impl Opening<'_, '_> {
                 .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
             start_monotonic_ns: self.start.monotonic_ns,
             start_order: self.start.order,
-            order_khz: self.host_khz,
+            order_khz: self.order_khz,
             clock_khz: self.config.clock_khz,
-            clock_origin_cycles: if simulated { 0 } else { self.start.order },
+            clock_origin_cycles: match (simulated, self.order) {
+                (true, _) => 0,
+                (false, OrderSource::Sequence) => self.start.monotonic_ns,
+                (false, _) => self.start.order,
+            },
             simulated: simulated || self.is_emulated,
             machine: serde_json::to_value(self.options.machine).unwrap_or(Value::Null),
             config: object(self.config()),
@@ -115,6 +124,7 @@ impl Opening<'_, '_> {
             Sampling::RateHz(rate) => (None, Some(rate)),
         };
         json!({
+            "order": self.order.name(),
             "bind": options.bind.name(),
             "placement": options.placement.name(),
             "cpus": &config.cpu_order[..config.cpu_count as usize],
@@ -189,12 +199,13 @@ impl TraceFiles {
             failed_unwinds: recording.losses.failed_unwinds,
             stopped_early: recording.stopped.as_ref().map(stop_name),
             more: object(json!({
-                "order_khz": closing.end.khz_since(&closing.start),
+                "order_khz": closing.end.khz_since(&closing.start).filter(|_| closing.order != OrderSource::Sequence),
                 "records": recording.records,
                 "samples": recording.samples,
                 "bytes": recording.bytes,
                 "threads": recording.threads,
                 "discarded_bytes": recording.losses.discarded_bytes,
+                "lost_after_end": recording.losses.after_end,
                 "quarantined_slots": recording.losses.quarantined_slots,
                 "wall_ns": u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX),
                 "program_ns": u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX),

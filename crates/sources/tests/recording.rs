@@ -48,6 +48,56 @@ fn threads_small_rings_and_few_slots() {
     assert!(result["lost"].as_u64() > Some(0) && result["notes"].to_string().contains("--max-threads"), "{result}");
 }
 
+/// Make sure that what a thread frees after its own end is kept: the C library takes the storage of detached threads down in them, last of all.
+#[test]
+fn short_detached_threads_lose_nothing() {
+    let lab = Lab::new();
+    let output = lab.record(&["slots=4096"], &[busy(), "detached", "160", "50"]);
+    assert_eq!(output.status.code(), Some(0));
+    let result = lab.result();
+    assert_eq!((result["threads"].as_u64(), result["lost"].as_u64()), (Some(161), Some(0)), "{result}");
+    let events = lab.events();
+    let count = |pick: fn(&Event) -> bool| events.iter().filter(|event| pick(event)).count();
+    let ends = count(|event| matches!(event, Event::ThreadEnd { .. }));
+    assert_eq!(ends, 161);
+}
+
+/// Make sure that a machine whose counters do not agree is recorded as exactly as any, and that the trace says how.
+#[test]
+fn a_sequence_in_memory_orders_events_too() {
+    let lab = Lab::new();
+    let mut command = lab.command(&[], &[busy(), "threads", "8", "20000"]);
+    let output = command.env("NUMAPILOT_ORDER", "sequence").output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), alone(&["threads", "8", "20000"]).0);
+    let result = lab.result();
+    assert_eq!((result["threads"].as_u64(), result["lost"].as_u64()), (Some(9), Some(0)), "{result}");
+    assert!(result["notes"].to_string().contains("shared counter"), "{result}");
+    let trace = lab.open();
+    let (start, end) = (trace.start(), trace.end().unwrap());
+    assert_eq!((start.config["order"].as_str(), start.start_order, start.order_khz), (Some("sequence"), 0, 0));
+    assert_eq!(start.clock_khz, 1_000_000, "nanoseconds");
+    assert!(end.more["order_khz"].is_null(), "a sequence has no rate: {end:?}");
+    let mut live = std::collections::HashMap::new();
+    let (mut seen, mut freed) = (std::collections::HashSet::new(), 0);
+    for record in trace.merge() {
+        let record = record.expect("a readable trace");
+        let span = end.end_monotonic_ns - start.start_monotonic_ns;
+        assert!(record.stamp.time.0 <= span, "{record:?} is after the end, {span} ns");
+        match record.event {
+            Event::Alloc { address, .. } => {
+                assert!(live.insert(address, record.thread).is_none(), "{record:?} was made while it lived");
+            }
+            Event::Free { address } => {
+                freed += 1;
+                assert!(live.remove(&address).is_some(), "{record:?} was freed unknown");
+            }
+            _ => continue,
+        }
+        assert!(seen.insert(record.stamp.order), "a stamp was given twice: {record:?}");
+    }
+    assert!(freed >= 160_000, "{freed}");
+}
+
 #[test]
 fn forked_and_executed_processes_are_recorded_too() {
     let lab = Lab::new();

@@ -134,7 +134,7 @@ impl Default for Format {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockInfo {
-    /// "virtual" (of the simulated machine) or "tsc".
+    /// "virtual" (of the simulated machine), "tsc", or "monotonic" (nanoseconds).
     pub source: String,
     /// Frequency of cycles (latencies, waits), kHz.
     pub khz: u32,

@@ -91,7 +91,7 @@ fn offsets() -> Vec<(String, u64)> {
         "np_arena",
         ArenaLosses,
         offset_of!(ArenaHeader, losses),
-        [lost_no_slot, lost_full, lost_stopped, failed_unwinds,]
+        [lost_no_slot, lost_full, lost_stopped, failed_unwinds, lost_after_end,]
     );
     offsets!("np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
     offsets!(

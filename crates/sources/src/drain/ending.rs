@@ -7,7 +7,6 @@
 use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Slot;
-use crate::clock::order_now;
 
 /// Counts and clocks from here on are scribbles: at 4 GHz, 208 days.
 const ABSURD: u64 = 1 << 56;
@@ -51,10 +50,10 @@ impl Accounting {
     /// Puts into `piece` what follows on the last record of `thread`. False where the slot's words cannot be true.
     pub(super) fn conclude(&self, slot: &Slot<'_>, thread: u32, fate: Fate, piece: &mut Vec<u8>) -> bool {
         piece.clear();
-        let now = order_now();
+        let now = slot.arena().order_now();
         let last = slot.last_order();
         let order = if last.saturating_sub(now) < ORDER_SKEW { now.max(last) } else { now };
-        let clock = self.clock_cycles(slot).unwrap_or(order);
+        let clock = self.clock_cycles(slot).unwrap_or_else(|| slot.arena().real_clock(order));
         if self.instrument && clock >= ABSURD {
             return false;
         }

@@ -8,6 +8,7 @@ use super::*;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
 use crate::clock::order_now;
+use crate::order::OrderSource;
 
 /// Keeps what it gets, by ring.
 #[derive(Default)]
@@ -60,7 +61,7 @@ fn config() -> wire::Config {
 
 fn arena(slots: u32) -> Arena {
     let config = config();
-    Arena::create(&config, Layout::new(&config, slots, RING_BYTES), HostInstant::now()).unwrap()
+    Arena::create(&config, Layout::new(&config, slots, RING_BYTES), HostInstant::now(), OrderSource::Counter).unwrap()
 }
 
 /// A thread of the program, as ring.c behaves.
@@ -138,6 +139,9 @@ fn every_record_arrives_once_and_in_order_through_reused_slots() {
     let arena = arena(3);
     let memory = Mutex::new(Memory::default());
     let totals = Totals::default();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let gone = child.id();
     let failure = drain_while(&arena, &memory, &totals, || {
         std::thread::scope(|scope| {
             for index in 0..3_u32 {
@@ -148,6 +152,7 @@ fn every_record_arrives_once_and_in_order_through_reused_slots() {
                         for value in 0..20_000 {
                             producer.put(2 + (value * 7 + life) % 9, value);
                         }
+                        producer.slot.test_set_owner(gone);
                         producer.slot.test_set_state(wire::SLOT_CLOSED);
                     }
                 });
@@ -231,6 +236,38 @@ fn a_killed_owner_is_noticed_and_its_last_records_are_kept() {
     });
     assert_eq!(totals.dead_owners.load(Ordering::Relaxed), 1);
     assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [7]);
+}
+
+/// Make sure that a thread which has written its end can still add to its ring while it lives, and that the slot then goes to the next.
+#[test]
+fn a_closed_slot_is_its_threads_until_that_is_gone() {
+    let arena = arena(1);
+    let memory = Mutex::new(Memory::default());
+    let totals = Totals::default();
+    let mut owner = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    drain_while(&arena, &memory, &totals, || {
+        let mut producer = Producer::claim(&arena, 0);
+        producer.slot.test_set_owner(owner.id());
+        producer.put(2, 1);
+        producer.slot.test_set_state(wire::SLOT_CLOSED);
+        let taken = |slot: &Slot<'_>, head| {
+            while slot.test_tail() != head {
+                std::thread::yield_now()
+            }
+        };
+        taken(&producer.slot, producer.head);
+        assert_eq!(producer.slot.state(), wire::SLOT_CLOSED, "the owner lives");
+        producer.put(2, 2);
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while producer.slot.state() != wire::SLOT_FREE && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(producer.slot.state(), wire::SLOT_FREE, "the slot was not freed");
+    });
+    assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [1, 2]);
+    assert_eq!(totals.dead_owners.load(Ordering::Relaxed), 0, "it closed its slot by itself");
 }
 
 /// The words of a ring's bytes from the byte `from` on.

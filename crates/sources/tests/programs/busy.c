@@ -2,6 +2,7 @@
  * arguments only:
  *   busy pairs N [EXIT]       N malloc/free pairs, exit status EXIT
  *   busy threads T N          T threads with N pairs each
+ *   busy detached T N         T short detached threads with N pairs each
  *   busy tree DEPTH N         a binary tree of processes, N pairs each
  *   busy exec COUNT N         replaces itself COUNT times
  *   busy crash N              N pairs, one block of 123,457 bytes, then a null pointer
@@ -12,6 +13,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +57,31 @@ static uint64_t threads(long count, long each) {
         sum += works[i].sum;
     }
     return sum;
+}
+
+static atomic_long ended;
+
+static void *detached_worker(void *argument) {
+    struct work *work = argument;
+    work->sum = pairs(work->count, work->seed);
+    ended++;
+    return NULL;
+}
+
+/* Short threads that nobody joins: each takes its own stack and thread-local storage down, at a moment when nothing of it is left to hook. */
+static int detached(long count, long each) {
+    static struct work works[4096];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (long i = 0; i < count && i < 4096; i++) {
+        pthread_t id;
+        works[i] = (struct work){each, (uint64_t)i, 0};
+        if (pthread_create(&id, &attributes, detached_worker, &works[i]) != 0) return 1;
+    }
+    while (ended < count) usleep(1000);
+    usleep(50000);
+    return 0;
 }
 
 static int tree(long depth, long each) {
@@ -101,6 +128,7 @@ int main(int count, char **words) {
         return (int)b;
     }
     if (strcmp(what, "threads") == 0) printf("%llx\n", (unsigned long long)threads(a, b));
+    if (strcmp(what, "detached") == 0) return detached(a, b);
     if (strcmp(what, "tree") == 0) return tree(a, b);
     if (strcmp(what, "exec") == 0) {
         char left[32];

@@ -90,6 +90,7 @@ fn main() -> ExitCode {
                 "threads": recording.threads,
                 "lost": losses.records(),
                 "lost_ring_full": losses.ring_full,
+                "lost_no_slot": losses.no_slot,
                 "quarantined": losses.quarantined_slots,
                 "stopped": recording.stopped.map(|s| format!("{s:?}")),
                 "wall_ms": u64::try_from(recording.wall_time.as_millis()).unwrap_or(u64::MAX),

@@ -96,6 +96,7 @@ pub struct ArenaLosses {
     pub lost_full: u64,
     pub lost_stopped: u64,
     pub failed_unwinds: u64,
+    pub lost_after_end: u64,
 }
 
 #[repr(C)]
@@ -323,6 +324,7 @@ constants! {
     LOST_STOPPED = NP_LOST_STOPPED = 3;
     LOST_STACK_TABLE = NP_LOST_STACK_TABLE = 4;
     LOST_REENTRANT = NP_LOST_REENTRANT = 5;
+    LOST_AFTER_END = NP_LOST_AFTER_END = 6;
 }
 
 /// Name of an `np_sync_kind`, as tables and reports show it.
@@ -358,6 +360,7 @@ pub fn loss_name(cause: u32) -> &'static str {
         LOST_NO_SLOT => "no_slot",
         LOST_STOPPED => "stopped",
         LOST_STACK_TABLE => "stack_table",
+        LOST_AFTER_END => "after_end",
         _ => "unknown",
     }
 }
