@@ -47,11 +47,14 @@ query: build
 	@cargo build --release $(CARGO_FLAGS) $(QUERY)
 
 # The same real programs twice: as any compiler builds them, and with numapilot's call-outs.
+INSTRUMENTED := OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"
 workloads: build
 	@$(MAKE) --no-print-directory -C workloads OUT=$(CURDIR)/$(BUILD)/native
-	@$(MAKE) --no-print-directory -C workloads OUT=$(CURDIR)/$(BUILD)/instrumented CC="$(CURDIR)/$(NUMAPILOT) cc" CXX="$(CURDIR)/$(NUMAPILOT) c++" FC="$(CURDIR)/$(NUMAPILOT) fc"
+	@$(MAKE) --no-print-directory -C workloads $(INSTRUMENTED)
 
-demo: workloads
+# Only the program that it shows: the others need compilers more.
+demo: build
+	@$(MAKE) --no-print-directory -C workloads $(INSTRUMENTED) $(CURDIR)/$(BUILD)/instrumented/streamcluster
 	@mkdir -p $(dir $(DEMO_TRACE))
 	@tools/demo $(NUMAPILOT) $(BUILD)/instrumented $(DEMO_TRACE) $(DEMO_PICTURE) $(DEMO_PAGE)
 
