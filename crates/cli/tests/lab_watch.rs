@@ -110,7 +110,7 @@ fn check(seen: &Seen<'_>) {
     let far: u64 = by_node.iter().filter(|(node, _)| **node != 0).map(|(_, bytes)| bytes).sum();
     assert_eq!(maps["far_bytes"].as_u64().or(maps["total"]["far_bytes"].as_u64()), Some(far), "{how}");
     if !Path::new(NUMASTAT).exists() {
-        return eprintln!("not compared with numastat: package numactl is not installed");
+        return numapilot_not_run::not_run!(Numastat, "not compared with numastat: package numactl is not installed");
     }
     let theirs = rows(seen.part("numastat_p"));
     for (kind, name) in [("huge", "Huge"), ("heap", "Heap"), ("stack", "Stack"), ("private", "Private")] {

@@ -134,7 +134,7 @@ fn mistakes_are_named_before_anything_runs() {
 fn on_one_node_it_says_so_and_runs_the_program() {
     let nodes = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     if nodes.trim() != "0" {
-        eprintln!("this machine has nodes {nodes}: nothing to see here");
+        numapilot_not_run::not_run!(OneNode, "this machine has nodes {nodes}");
         return;
     }
     let folder = scratch();

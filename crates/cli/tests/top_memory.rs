@@ -74,7 +74,7 @@ fn faults_can_be_sampled() -> bool {
     let ran = run(&["stat", "--json", "--", "true"]);
     let value: serde_json::Value = serde_json::from_str(&ran.stderr).expect("JSON");
     if value["samples"].is_null() {
-        eprintln!("skipped: {}", value["notes"]);
+        numapilot_not_run::not_run!(PageFaultEvents, "{}", value["notes"]);
     }
     !value["samples"].is_null()
 }

@@ -55,17 +55,20 @@ pub use truth::TruthOptions;
 use std::io;
 use std::io::Write;
 
-/// Says something to the user even where a test's output is captured: what is downloaded, and what is not run.
+use numapilot_not_run::not_run;
+
+/// Says something to the user even where a test's output is captured: what is downloaded.
 pub(crate) fn say(text: &str) {
     // There is nobody left to tell if this fails.
     let _ = writeln!(io::stderr().lock(), "numapilot-lab: {text}");
 }
 
-/// For tests: whether to run what needs the lab. No only where `NUMAPILOT_LAB=skip` is set, and then it says so, aloud.
+/// For tests: whether to run what needs the lab. No only where `NUMAPILOT_LAB=skip` is set; the test is then counted as one that did not run.
+#[track_caller]
 pub fn wanted(test: &str) -> bool {
     let wanted = !skipped();
     if !wanted {
-        say(&format!("NOT RUN: {test} needs a kernel with several nodes, and NUMAPILOT_LAB=skip is set"));
+        not_run!(Lab, "{test} needs a kernel with several nodes, and NUMAPILOT_LAB=skip is set");
     }
     wanted
 }

@@ -169,7 +169,7 @@ mod tests {
     fn pace_is_kept_and_counted() {
         let cpus: Vec<CpuId> = crate::Permit::of_this_process().cpus.into_iter().collect();
         if cpus.len() < 2 {
-            return eprintln!("NOT RUN: one CPU only");
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU only");
         }
         let mut ring = vec![[0_u64; 512]; 64];
         // SAFETY: the memory outlives the chase and nobody else uses it. (A vector of words is aligned for them; pages matter only for timing.)

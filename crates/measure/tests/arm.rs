@@ -1,5 +1,4 @@
-//! The kernels for 64-bit Arm, compiled by a cross compiler and run in QEMU's user mode with short and long vectors, against plain loops. NOT RUN, and said
-//! aloud, where cross compiler or emulator are not installed (Debian: gcc-aarch64-linux-gnu, qemu-user); the variants for x86-64 are unit tests.
+//! The kernels for 64-bit Arm, compiled by a cross compiler and run in QEMU's user mode with short and long vectors, against plain loops. NOT RUN, and told, where cross compiler or emulator are not installed (Debian: gcc-aarch64-linux-gnu, qemu-user); the variants for x86-64 are unit tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,8 +18,9 @@ fn succeed(command: &mut Command) -> String {
 fn neon_and_sve_compute_what_plain_loops_do() {
     let compiler = "aarch64-linux-gnu-gcc";
     if !is_there(compiler) || !is_there("qemu-aarch64") {
-        return eprintln!(
-            "NOT RUN: {compiler} and qemu-aarch64 are needed (packages gcc-aarch64-linux-gnu, qemu-user)"
+        return numapilot_not_run::not_run!(
+            ArmTools,
+            "{compiler} and qemu-aarch64 are needed (packages gcc-aarch64-linux-gnu, qemu-user)"
         );
     }
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -161,11 +161,11 @@ fn every_record_is_the_one_that_perf_dumps() {
     let (mut records, mut files) = (0, 0);
     for path in recordings() {
         let Ok(output) = Command::new("perf").args(["report", "-D", "-i"]).arg(&path).output() else {
-            return eprintln!("NOT RUN: perf is not installed");
+            return numapilot_not_run::not_run!(Perf, "perf is not installed (package linux-perf)");
         };
         let theirs = theirs(&String::from_utf8_lossy(&output.stdout));
         if theirs.is_empty() {
-            return eprintln!("NOT RUN: perf dumps nothing: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return numapilot_not_run::not_run!(Perf, "perf dumps nothing: {}", String::from_utf8_lossy(&output.stderr));
         }
         let ours = ours(&path);
         for (at, text) in &theirs {

@@ -221,9 +221,9 @@ fn new_recordings_decode_to_what_perf_prints() {
             eprintln!("{} samples of new recordings equal in every field", compare(&out));
         }
         Ok(output) => {
-            eprintln!("NOT RUN: perf cannot record here: {}", String::from_utf8_lossy(&output.stderr).trim());
+            numapilot_not_run::not_run!(PerfRecord, "{}", String::from_utf8_lossy(&output.stderr));
         }
-        Err(error) => eprintln!("NOT RUN: no recordings could be made: {error}"),
+        Err(error) => numapilot_not_run::not_run!(PerfRecord, "no recordings could be made: {error}"),
     }
     let _ = fs::remove_dir_all(&out);
 }

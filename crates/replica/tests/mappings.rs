@@ -154,7 +154,7 @@ fn everyday_programs_do_not_notice() {
 #[test]
 fn on_a_machine_with_one_node_nothing_happens_unless_a_node_is_named() {
     if Path::new("/sys/devices/system/node/node1").exists() {
-        eprintln!("NOT RUN: this machine has several nodes");
+        numapilot_not_run::not_run!(OneNode, "this machine has several nodes");
         return;
     }
     let mappings = Mappings::prepare(Rules::default()).expect("a folder for copies");

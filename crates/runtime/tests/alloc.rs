@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::process::Command;
 
 use numapilot_trace::record::Event;
 use support::Arena;
@@ -34,13 +34,35 @@ fn every_cpp_operator_is_recorded_once() {
     assert!(made > 1000 && freed > 1000, "{made} made, {freed} freed");
 }
 
-/// The allocators of `tools/setup test`, as a program links or preloads them.
-const ALLOCATORS: &[&str] = &["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"];
+/// The allocators of `tools/setup test`, as a program links or preloads them. Their versions are the distribution's.
+const ALLOCATORS: &[&str] = &["libjemalloc.so", "libtcmalloc_minimal.so", "libmimalloc.so"];
+
+/// The library's path, from what `ldconfig -p` prints: lines such as `libjemalloc.so.2 (libc6,x86-64) => /lib/x86_64-linux-gnu/libjemalloc.so.2`.
+fn path_in<'a>(known: &'a str, library: &str) -> Option<&'a str> {
+    let is_it = |name: &str| name.strip_prefix(library).is_some_and(|rest| rest.starts_with('.'));
+    known.lines().find_map(|line| {
+        let (what, path) = line.trim().split_once(" => ")?;
+        let (name, kind) = what.split_once(' ')?;
+        (is_it(name) && kind.contains("x86-64")).then_some(path)
+    })
+}
 
 fn installed(library: &str) -> String {
-    let path = format!("/usr/lib/x86_64-linux-gnu/{library}");
-    assert!(Path::new(&path).exists(), "{path} is missing: run `tools/setup test`");
-    path
+    let output = Command::new("/sbin/ldconfig").arg("-p").output().expect("ldconfig");
+    let known = String::from_utf8(output.stdout).expect("text");
+    let path = path_in(&known, library);
+    path.unwrap_or_else(|| panic!("the linker knows no {library}: run `tools/setup test`")).to_owned()
+}
+
+#[test]
+fn an_allocator_is_found_whatever_its_version() {
+    let known = "3 libs found in cache `/etc/ld.so.cache'\n\
+        \tlibmimalloc.so.3 (libc6,x86-64) => /lib/x86_64-linux-gnu/libmimalloc.so.3\n\
+        \tlibjemalloc.so.2 (libc6) => /lib/i386-linux-gnu/libjemalloc.so.2\n\
+        \tlibjemalloc.so.2 (libc6,x86-64) => /lib/x86_64-linux-gnu/libjemalloc.so.2\n";
+    assert_eq!(path_in(known, "libmimalloc.so"), Some("/lib/x86_64-linux-gnu/libmimalloc.so.3"));
+    assert_eq!(path_in(known, "libjemalloc.so"), Some("/lib/x86_64-linux-gnu/libjemalloc.so.2"));
+    assert_eq!((path_in(known, "libmimalloc.so.3.1"), path_in(known, "libtcmalloc_minimal.so")), (None, None));
 }
 
 #[test]

@@ -239,7 +239,7 @@ mod tests {
         let child = Sleeper(Command::new("sleep").arg("100").spawn().unwrap());
         let all = affinity::of_thread(child.0.id()).unwrap();
         if all.cpus().len() < 2 {
-            eprintln!("skipped: one CPU");
+            numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
             return None;
         }
         let mut targets = Targets::default();

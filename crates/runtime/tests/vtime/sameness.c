@@ -37,16 +37,26 @@
 /* Ends no earlier than after `ms`, and not absurdly late. */
 #define TIMED(ms, call)                                                         \
     do {                                                                        \
-        double began_ = seconds();                                              \
+        double began_ = seconds(CLOCK_MONOTONIC);                               \
         SHOW(call);                                                             \
-        double took_ = seconds() - began_;                                      \
+        double took_ = seconds(CLOCK_MONOTONIC) - began_;                       \
         printf("  on time %d\n", took_ >= (ms) * 0.000999 && took_ < (ms) * 0.001 + 2); \
     } while (0)
+/* Ends no earlier than at the deadline, however much of the time before it was lost to other programs, and not absurdly late. */
+#define UNTIL(clock, deadline, call)                                            \
+    do {                                                                        \
+        double began_ = seconds(clock), end_ = as_seconds(deadline);            \
+        SHOW(call);                                                             \
+        double now_ = seconds(clock), due_ = began_ > end_ ? began_ : end_;     \
+        printf("  on time %d\n", now_ >= end_ - 1e-6 && now_ < due_ + 2);       \
+    } while (0)
 
-static double seconds(void) {
+static double as_seconds(struct timespec time) { return (double)time.tv_sec + (double)time.tv_nsec * 1e-9; }
+
+static double seconds(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    clock_gettime(clock, &now);
+    return as_seconds(now);
 }
 
 static struct timespec in_ms(clockid_t clock, int ms) {
@@ -58,6 +68,8 @@ static struct timespec in_ms(clockid_t clock, int ms) {
     return then;
 }
 
+/* Longer than any test takes: what waits so long waits for something else. */
+enum { LONG_S = 1000, LONG_MS = LONG_S * 1000 };
 static const struct timespec bad_time = {0, 2000000000};
 
 /* ---- locks ---- */
@@ -74,11 +86,11 @@ static void *other_locks(void *argument) {
     pthread_mutex_t *mutex = argument;
     struct timespec soon = in_ms(CLOCK_REALTIME, 5), later = in_ms(CLOCK_MONOTONIC, 5);
     SHOW(pthread_mutex_trylock(mutex));
-    TIMED(4, pthread_mutex_timedlock(mutex, &soon));
-    TIMED(0, pthread_mutex_timedlock(mutex, &soon));
+    UNTIL(CLOCK_REALTIME, soon, pthread_mutex_timedlock(mutex, &soon));
+    UNTIL(CLOCK_REALTIME, soon, pthread_mutex_timedlock(mutex, &soon));
     SHOW(pthread_mutex_timedlock(mutex, &bad_time));
     later = in_ms(CLOCK_MONOTONIC, 5);
-    TIMED(4, pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &later));
+    UNTIL(CLOCK_MONOTONIC, later, pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &later));
     SHOW(pthread_mutex_clocklock(mutex, CLOCK_PROCESS_CPUTIME_ID, &later));
     return NULL;
 }
@@ -151,9 +163,9 @@ static void *other_reads(void *argument) {
     struct timespec soon = in_ms(CLOCK_REALTIME, 5);
     SHOW(pthread_rwlock_tryrdlock(lock));
     SHOW(pthread_rwlock_trywrlock(lock));
-    TIMED(4, pthread_rwlock_timedwrlock(lock, &soon));
+    UNTIL(CLOCK_REALTIME, soon, pthread_rwlock_timedwrlock(lock, &soon));
     soon = in_ms(CLOCK_MONOTONIC, 5);
-    TIMED(4, pthread_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &soon));
+    UNTIL(CLOCK_MONOTONIC, soon, pthread_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &soon));
     SHOW(pthread_rwlock_timedwrlock(lock, &bad_time));
     soon = in_ms(CLOCK_REALTIME, 5);
     int timed = pthread_rwlock_timedrdlock(lock, &soon);
@@ -202,13 +214,13 @@ static void conditions(void) {
     SHOW(pthread_cond_broadcast(&condition));
     pthread_mutex_lock(&mutex);
     struct timespec soon = in_ms(CLOCK_REALTIME, 5);
-    TIMED(4, pthread_cond_timedwait(&condition, &mutex, &soon));
-    TIMED(0, pthread_cond_timedwait(&condition, &mutex, &soon));
+    UNTIL(CLOCK_REALTIME, soon, pthread_cond_timedwait(&condition, &mutex, &soon));
+    UNTIL(CLOCK_REALTIME, soon, pthread_cond_timedwait(&condition, &mutex, &soon));
     SHOW(pthread_cond_timedwait(&condition, &mutex, &bad_time));
     soon = in_ms(CLOCK_MONOTONIC, 5);
-    TIMED(4, pthread_cond_timedwait(&monotonic, &mutex, &soon));
+    UNTIL(CLOCK_MONOTONIC, soon, pthread_cond_timedwait(&monotonic, &mutex, &soon));
     soon = in_ms(CLOCK_MONOTONIC, 5);
-    TIMED(4, pthread_cond_clockwait(&condition, &mutex, CLOCK_MONOTONIC, &soon));
+    UNTIL(CLOCK_MONOTONIC, soon, pthread_cond_clockwait(&condition, &mutex, CLOCK_MONOTONIC, &soon));
     SHOW(pthread_mutex_trylock(&mutex));
     SHOW(pthread_mutex_unlock(&mutex));
 }
@@ -220,10 +232,10 @@ static void semaphores(void) {
     SHOW(sem_wait(&semaphore));
     SHOW(sem_trywait(&semaphore));
     struct timespec soon = in_ms(CLOCK_REALTIME, 5);
-    TIMED(4, sem_timedwait(&semaphore, &soon));
+    UNTIL(CLOCK_REALTIME, soon, sem_timedwait(&semaphore, &soon));
     SHOW(sem_timedwait(&semaphore, &bad_time));
     soon = in_ms(CLOCK_MONOTONIC, 5);
-    TIMED(4, sem_clockwait(&semaphore, CLOCK_MONOTONIC, &soon));
+    UNTIL(CLOCK_MONOTONIC, soon, sem_clockwait(&semaphore, CLOCK_MONOTONIC, &soon));
     SHOW(sem_post(&semaphore));
     SHOW(sem_timedwait(&semaphore, &bad_time));
     SHOW(sem_init(&semaphore, 0, 0x7fffffff));
@@ -239,14 +251,15 @@ static void *at_barrier(void *argument) {
     return (void *)(long)(pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD);
 }
 static void count_once(void) { once_runs++; errno = 77; }
-static void *sleeps(void *argument) {
-    usleep(20000);
+static sem_t released;
+static void *stays(void *argument) {
+    while (sem_wait(&released) != 0) continue;
     return argument;
 }
 static int c11_thread(void *argument) { return *(int *)argument; }
 
 static void lives(void) {
-    pthread_t threads[3], sleeper;
+    pthread_t threads[3], stayer;
     long serial = 0;
     SHOW(pthread_barrier_init(&barrier, NULL, 0));
     SHOW(pthread_barrier_init(&barrier, NULL, 3));
@@ -262,12 +275,15 @@ static void lives(void) {
     SHOW(pthread_once(&once, count_once));
     SHOW(once_runs);
     void *value = NULL;
-    pthread_create(&sleeper, NULL, sleeps, (void *)5);
+    /* It cannot end before it is released, however late this thread comes. */
+    sem_init(&released, 0, 0);
+    pthread_create(&stayer, NULL, stays, (void *)5);
     struct timespec soon = in_ms(CLOCK_REALTIME, 2), later = in_ms(CLOCK_MONOTONIC, 2);
-    SHOW(pthread_tryjoin_np(sleeper, &value));
-    TIMED(1, pthread_timedjoin_np(sleeper, &value, &soon));
-    TIMED(0, pthread_clockjoin_np(sleeper, &value, CLOCK_MONOTONIC, &later));
-    SHOW(pthread_join(sleeper, &value));
+    SHOW(pthread_tryjoin_np(stayer, &value));
+    UNTIL(CLOCK_REALTIME, soon, pthread_timedjoin_np(stayer, &value, &soon));
+    UNTIL(CLOCK_MONOTONIC, later, pthread_clockjoin_np(stayer, &value, CLOCK_MONOTONIC, &later));
+    sem_post(&released);
+    SHOW(pthread_join(stayer, &value));
     SHOW(value);
     SHOW(pthread_join(pthread_self(), NULL));
 }
@@ -284,7 +300,7 @@ static void c11(void) {
     SHOW(mtx_trylock(&mutex));
     SHOW(mtx_unlock(&mutex));
     struct timespec soon = in_ms(CLOCK_REALTIME, 5);
-    TIMED(4, cnd_timedwait(&condition, &mutex, &soon));
+    UNTIL(CLOCK_REALTIME, soon, cnd_timedwait(&condition, &mutex, &soon));
     SHOW(cnd_timedwait(&condition, &mutex, &bad_time));
     SHOW(cnd_signal(&condition));
     SHOW(cnd_broadcast(&condition));
@@ -322,24 +338,24 @@ static void alarm_ms(int ms) {
 #define INTERRUPTED(call) do { alarm_ms(10); SHOW(call); alarm_ms(0); } while (0)
 
 static void sleeping(void) {
-    struct timespec ms = {0, 2000000}, second = {1, 0}, left = {7, 7}, soon;
+    struct timespec ms = {0, 2000000}, rest = {LONG_S, 0}, left = {7, 7}, soon;
     TIMED(2, nanosleep(&ms, &left));
     SHOW(left.tv_sec);
     SHOW(nanosleep(&bad_time, NULL));
     SHOW(nanosleep((struct timespec *)8, NULL));
-    INTERRUPTED(nanosleep(&second, &second));
-    SHOW(second.tv_sec == 0 && second.tv_nsec > 500000000);
+    INTERRUPTED(nanosleep(&rest, &rest));
+    SHOW(rest.tv_sec < LONG_S && rest.tv_sec > LONG_S / 2);
     soon = in_ms(CLOCK_MONOTONIC, 3);
-    TIMED(2, clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &soon, NULL));
+    UNTIL(CLOCK_MONOTONIC, soon, clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &soon, NULL));
     SHOW(clock_nanosleep(CLOCK_MONOTONIC, 0, &bad_time, NULL));
-    second.tv_sec = 1;
-    INTERRUPTED(clock_nanosleep(CLOCK_REALTIME, 0, &second, &left));
-    SHOW(left.tv_sec);
-    soon = in_ms(CLOCK_MONOTONIC, 900);
+    rest.tv_sec = LONG_S;
+    INTERRUPTED(clock_nanosleep(CLOCK_REALTIME, 0, &rest, &left));
+    SHOW(left.tv_sec < LONG_S && left.tv_sec > LONG_S / 2);
+    soon = in_ms(CLOCK_MONOTONIC, LONG_MS);
     INTERRUPTED(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &soon, NULL));
     TIMED(2, usleep(2000));
-    INTERRUPTED(usleep(900000));
-    INTERRUPTED(sleep(2));
+    INTERRUPTED(usleep(LONG_S * 1000000u));
+    INTERRUPTED(sleep(LONG_S) > LONG_S / 2);
     SHOW(sleep(0));
 }
 
@@ -347,7 +363,7 @@ static void interrupted_waits(void) {
     sem_t semaphore;
     int pipes[2];
     char byte;
-    struct timespec soon = in_ms(CLOCK_REALTIME, 2000);
+    struct timespec soon = in_ms(CLOCK_REALTIME, LONG_MS);
     struct pollfd waits = {.events = POLLIN};
     sem_init(&semaphore, 0, 0);
     if (pipe(pipes) != 0) return;
@@ -356,7 +372,7 @@ static void interrupted_waits(void) {
     INTERRUPTED(sem_timedwait(&semaphore, &soon));
     INTERRUPTED(read(pipes[0], &byte, 1));
     INTERRUPTED(poll(&waits, 1, -1));
-    INTERRUPTED(poll(&waits, 1, 2000));
+    INTERRUPTED(poll(&waits, 1, LONG_MS));
     INTERRUPTED(select(0, NULL, NULL, NULL, NULL));
     INTERRUPTED(wait(NULL));
     uint32_t word = 5;
@@ -385,9 +401,10 @@ static void readiness(void) {
         FD_SET(pipes[0], &set);
         TIMED(least, poll(&one, 1, 3));
         TIMED(least, ppoll(&one, 1, &ms, NULL));
-        wait_ms = (struct timeval){0, 3000};
+        /* What is left is told: nothing where the time ran out, much where there was something to read. */
+        wait_ms = (struct timeval){round == 0 ? 0 : LONG_S, 3000};
         TIMED(least, select(pipes[0] + 1, &set, NULL, NULL, &wait_ms));
-        SHOW(wait_ms.tv_usec == 0);
+        SHOW(wait_ms.tv_sec == 0 && wait_ms.tv_usec == 0);
         FD_SET(pipes[0], &set);
         TIMED(least, pselect(pipes[0] + 1, &set, NULL, NULL, &ms, NULL));
         TIMED(least, epoll_wait(poller, &event, 1, 3));
