@@ -19,7 +19,8 @@ pub const NUMAPILOT_IO: c_int = 3;
 pub const NUMAPILOT_BAD_TRACE: c_int = 4;
 /// There is no row of that number.
 pub const NUMAPILOT_NOT_FOUND: c_int = 5;
-/// Another thread is using this flow at this moment. A flow belongs to one thread at a time; a trace may be read by all.
+/// Another thread is using this flow at this moment (a flow belongs to one thread at a time; a trace may be read by all), or the trace is still being
+/// recorded.
 pub const NUMAPILOT_BUSY: c_int = 6;
 /// Too many traces or flows are open.
 pub const NUMAPILOT_TOO_MANY: c_int = 7;

@@ -85,9 +85,9 @@ pub(crate) struct OpenTrace {
     whole: [TextAt; 3],
 }
 
-/// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder.
+/// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the tables are made first, in the folder.
 ///
-/// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY; `*trace` is `{0}` then.
+/// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY; `*trace` is `{0}` then.
 ///
 /// # Safety
 /// `path` is null or a text that ends with a zero byte; `trace` is null or good for a write.
@@ -147,6 +147,7 @@ pub(crate) fn bad_handle(what: &str, error: BadHandle) -> Failure {
 
 fn cannot_open(path: &Path, error: &FlowError) -> Failure {
     let code = match error {
+        FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. } => NUMAPILOT_BUSY,
         _ if !path.exists() => NUMAPILOT_IO,
         FlowError::Worker(_) => NUMAPILOT_INTERNAL,
         _ => NUMAPILOT_BAD_TRACE,

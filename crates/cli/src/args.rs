@@ -186,7 +186,7 @@ With engines `instrument` and `emulate` the program sees the simulated machine: 
 speak of it, and times are the program's own on that machine (docs/virtual-time.md).
 Engine `fault`: docs/fault.md. The exit status is the program's (0 for programs that were running already).")]
 pub struct RecordArgs {
-    /// Where the trace goes [default: PROGRAM.numatrace]
+    /// Where the trace goes; `.numatrace` is added to a name without it [default: PROGRAM.numatrace]
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
@@ -284,7 +284,7 @@ pub struct ImportArgs {
     /// The recording (`-`: standard input)
     #[arg(value_name = "PERF.DATA")]
     pub input: PathBuf,
-    /// Where the trace goes [default: PERF.numatrace, here]
+    /// Where the trace goes; `.numatrace` is added to a name without it [default: PERF.numatrace, here]
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use numapilot_trace::chunk::ChunkError;
+use numapilot_trace::chunk::{ChunkError, Recorder};
 use numapilot_trace::tables::TableError;
 
 /// Errors of finalising and opening a trace.
@@ -17,6 +17,32 @@ pub enum FlowError {
     /// Not a trace at all.
     #[error("{} is no trace: give the NAME.numatrace folder that `numapilot record` wrote", .0.display())]
     NotATrace(PathBuf),
+    /// Its recorder is still at work.
+    #[error(
+        "{} is still being recorded{}: open it when the recording has ended; the recorder's process ends it on an interrupt (Ctrl-C, `kill -INT`)",
+        path.display(),
+        by(recorder)
+    )]
+    StillRecording {
+        /// The trace.
+        path: PathBuf,
+        /// Who records.
+        recorder: Recorder,
+    },
+    /// Nobody can tell whether its recorder is still at work.
+    #[error(
+        "{} may still be being recorded{} on {}, and its file system has no locks that would tell: open it there, or, if that process has ended, remove \
+         raw/recorder.json in it",
+        path.display(),
+        by(recorder),
+        recorder.host
+    )]
+    MayBeRecording {
+        /// The trace.
+        path: PathBuf,
+        /// Who recorded.
+        recorder: Recorder,
+    },
     /// The tables contradict each other.
     #[error(
         "{}: {why}. If the trace has a raw/ folder, delete meta.json and open the trace again to rebuild the tables", path.display()
@@ -38,6 +64,11 @@ pub enum FlowError {
     /// A helper thread died.
     #[error("writing the tables of {} ended in a programming error; please report it", .0.display())]
     Worker(PathBuf),
+}
+
+/// ` by process N`, where that is known.
+fn by(recorder: &Recorder) -> String {
+    if recorder.pid == 0 { String::new() } else { format!(" by process {}", recorder.pid) }
 }
 
 /// Errors of finalising a recording that is read piece by piece.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_trace::chunk::RAW_FOLDER;
+use numapilot_trace::chunk::{Activity, RAW_FOLDER, activity};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::meta::{META_FILE, Meta};
+use numapilot_trace::name;
 use numapilot_trace::record::Counters;
 use numapilot_trace::tables::{
     AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
@@ -29,17 +30,19 @@ const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
 
 impl Trace {
-    /// Opens `NAME.numatrace`. Where the tables are missing because the recorder was killed, they are made from `raw/` first, and
+    /// Opens `NAME.numatrace`; the ending may be left out. Where the tables are missing because the recorder was killed, they are made from `raw/` first, and
     /// [`Trace::was_rebuilt`] says so.
     ///
     /// # Errors
-    /// If `dir` is no trace, is of a newer format, or is damaged.
+    /// If `dir` is no trace, is still being recorded, is of a newer format, or is damaged.
     pub fn open(dir: &Path) -> Result<Trace, FlowError> {
+        let dir = &name::find(dir);
         let mut was_rebuilt = false;
         if !dir.join(META_FILE).exists() {
             if !dir.join(RAW_FOLDER).is_dir() {
                 return Err(FlowError::NotATrace(dir.to_path_buf()));
             }
+            refuse_unfinished(dir)?;
             was_rebuilt = finalise_if_missing(dir)?;
         }
         let reader = TraceReader::open(dir)?;
@@ -48,6 +51,16 @@ impl Trace {
         let mut trace = Trace::from_tables(tables);
         trace.set_origin(meta, was_rebuilt);
         Ok(trace)
+    }
+}
+
+/// What is recorded so far is a part that nobody chose: figures of it would be wrong, and its tables would outlive the recording.
+fn refuse_unfinished(dir: &Path) -> Result<(), FlowError> {
+    let path = dir.to_path_buf();
+    match activity(dir) {
+        Activity::Ended => Ok(()),
+        Activity::Recording(recorder) => Err(FlowError::StillRecording { path, recorder }),
+        Activity::Unknown(recorder) => Err(FlowError::MayBeRecording { path, recorder }),
     }
 }
 

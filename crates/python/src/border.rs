@@ -52,6 +52,9 @@ pub fn flow_error(path: &std::path::Path, found: &FlowError) -> PyErr {
     let said = found.to_string();
     let is_of_the_system = |error: &(dyn std::error::Error + 'static)| error.is::<std::io::Error>();
     let mut causes = std::iter::successors(Some(found as &(dyn std::error::Error + 'static)), |error| error.source());
+    if matches!(found, FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. }) {
+        return error(Code::Busy, said);
+    }
     let code = if !path.exists() || causes.any(is_of_the_system) { Code::Io } else { Code::BadTrace };
     error(code, said)
 }

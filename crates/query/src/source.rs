@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use numapilot_trace::meta::META_FILE;
+use numapilot_trace::name;
 use numapilot_trace::tables::TraceReader;
 
 use crate::error::QueryError;
@@ -43,7 +44,8 @@ impl Source {
     /// # Errors
     /// If the folder is neither, or a `meta.json` cannot be used.
     pub fn open(folder: &Path) -> Result<Source, QueryError> {
-        let folder = folder.canonicalize().map_err(io("open", folder))?;
+        let folder = name::find(folder);
+        let folder = folder.canonicalize().map_err(io("open", &folder))?;
         if folder.join(META_FILE).exists() || folder.join("raw").is_dir() {
             let reader = TraceReader::open(&folder)?;
             let recording = Recording { host: String::new(), run: String::new(), folder: folder.clone(), reader };

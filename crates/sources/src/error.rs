@@ -85,6 +85,12 @@ pub enum SourceError {
         /// What is in the way.
         path: PathBuf,
     },
+    /// Another recording goes there.
+    #[error("{}: another recording is being written there; wait for its end, or give another name with `--output`", path.display())]
+    OutputBusy {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The machine cannot be simulated with the arena's fixed tables.
     #[error("machine {machine}: {reason}; {remedy}")]
     Machine {

@@ -7,6 +7,8 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_trace::chunk::{Activity, activity};
+
 use crate::error::SourceError;
 
 /// What becomes of an older trace with the output's name.
@@ -33,6 +35,9 @@ pub fn prepare(output: &Path, existing: Existing) -> Result<(), SourceError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(fail(output, e)),
         Ok(_) if is_empty_folder(output) => return Ok(()),
+        Ok(_) if !matches!(activity(output), Activity::Ended) => {
+            return Err(SourceError::OutputBusy { path: output.to_owned() });
+        }
         Ok(_) if !is_trace(output) => return Err(SourceError::OutputForeign { path: output.to_owned() }),
         Ok(_) => match existing {
             Existing::Replace => fs::remove_dir_all(output).map_err(|e| fail(output, e))?,

@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod ids;
 pub mod meta;
+pub mod name;
 pub mod record;
 pub mod stream;
 pub mod tables;

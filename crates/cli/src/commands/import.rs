@@ -9,13 +9,17 @@ use numapilot_sources::Existing;
 use numapilot_sources::import::ImportOptions;
 use numapilot_sources::import::Importer;
 
+use super::record::named_output;
 use crate::args::ImportArgs;
 
 /// Imports, then writes the tables.
 pub fn run(arguments: &ImportArgs) -> Result<()> {
     let options = ImportOptions {
         input: arguments.input.clone(),
-        output: arguments.output.clone().unwrap_or_else(|| default_output(&arguments.input)),
+        output: match &arguments.output {
+            Some(name) => named_output(name, arguments.quiet),
+            None => default_output(&arguments.input),
+        },
         existing: if arguments.force { Existing::Replace } else { Existing::Rotate },
     };
     let mut importer = Importer::open(&options)?;

@@ -29,6 +29,7 @@ use numapilot_sources::Recording;
 use numapilot_sources::Running;
 use numapilot_sources::Sampling;
 use numapilot_sources::StopReason;
+use numapilot_trace::name::output_folder;
 
 use super::run::summary;
 use crate::args;
@@ -37,7 +38,7 @@ use crate::args::RecordArgs;
 /// Records the program, then writes the tables. Returns the program's own status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let machine = Machine::load(&arguments.machine)?;
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(arguments));
+    let output = arguments.output.as_deref().map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
     let line = Line::new(arguments.quiet);
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
@@ -80,6 +81,15 @@ fn running(arguments: &RecordArgs) -> Option<Running> {
         return Some(Running::System);
     }
     (!arguments.pid.is_empty()).then(|| Running::Processes(arguments.pid.clone()))
+}
+
+/// Where an output of this name goes: a trace's folder ends in `.numatrace`, and whoever left that out is told.
+pub fn named_output(name: &Path, is_quiet: bool) -> PathBuf {
+    let folder = output_folder(name);
+    if folder != name && !is_quiet {
+        eprintln!("numapilot: the trace goes to {}", folder.display());
+    }
+    folder
 }
 
 fn default_output(arguments: &RecordArgs) -> PathBuf {

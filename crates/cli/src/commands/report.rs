@@ -20,6 +20,7 @@ use numapilot_report::text;
 use numapilot_report::text::Look;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::ids::TimeNs;
+use numapilot_trace::name;
 use serde_json::Value;
 use serde_json::json as value;
 
@@ -38,7 +39,7 @@ const PAGE_STRETCHES: usize = 16;
 pub fn run(arguments: &ReportArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
     let machine = trace.machine();
-    let heading = Heading::of(&arguments.trace, &trace, machine.as_ref());
+    let heading = Heading::of(&name::find(&arguments.trace), &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
     let found = view.findings(&analysis);

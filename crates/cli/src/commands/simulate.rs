@@ -160,6 +160,7 @@ struct Loaded {
 
 /// The program that a path names: a trace's folder or a description.
 fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loaded> {
+    let input = &numapilot_trace::name::find(input);
     if input.is_dir() {
         let repeat = match (repeat, run_for) {
             (Some(times), _) => Repeat::Times(times),

@@ -7,12 +7,14 @@
 mod format;
 mod merge;
 mod reader;
+mod recorder;
 mod session;
 mod writer;
 
 pub use format::{ChunkHeader, ChunkKind, Compression, HEADER_BYTES, MAX_RAW_BYTES};
 pub use merge::Merge;
 pub use reader::{Damage, Problem, RawTrace, RingId, RingReader};
+pub use recorder::{Activity, RECORDER_FILE, Recorder, activity};
 pub use session::{SessionEnd, SessionStart};
 pub use writer::{ChunkWriter, WriterOptions};
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{ChunkHeader, ChunkKind, Compression, MAX_RAW_BYTES};
 use super::reader::RingId;
+use super::recorder::{Hold, RECORDER_FILE};
 use super::session::{SessionEnd, SessionStart};
 use super::{ChunkError, RAW_FOLDER};
 use crate::ids::ThreadIndex;
@@ -54,6 +55,8 @@ pub struct ChunkWriter {
     compressor: Option<zstd::bulk::Compressor<'static>>,
     packed: Vec<u8>,
     written: u64,
+    /// Readers see by it that the recording goes on.
+    _hold: Hold,
 }
 
 impl ChunkWriter {
@@ -70,6 +73,10 @@ impl ChunkWriter {
                 Some(zstd::bulk::Compressor::new(level).map_err(ChunkError::io("set up compression for", &folder))?)
             }
         };
+        let hold = Hold::take(&folder).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => ChunkError::Exists(trace.to_path_buf()),
+            _ => ChunkError::io("create", folder.join(RECORDER_FILE))(error),
+        })?;
         let (path, file) = create_file(&folder, 0)?;
         let mut writer = ChunkWriter {
             folder,
@@ -85,6 +92,7 @@ impl ChunkWriter {
             compressor,
             packed: Vec::new(),
             written: 0,
+            _hold: hold,
         };
         writer.write_json(ChunkKind::SessionStart, &serde_json::to_vec(session).unwrap_or_default())?;
         Ok(writer)

@@ -39,6 +39,9 @@ pub enum TableError {
         .0.display()
     )]
     NotComplete(PathBuf),
+    /// Its recorder is still at work.
+    #[error("{} is still being recorded: open it when the recording has ended", .0.display())]
+    StillRecording(PathBuf),
     /// `meta.json` cannot be used.
     #[error(transparent)]
     Meta(#[from] crate::meta::MetaError),

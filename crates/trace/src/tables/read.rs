@@ -16,7 +16,9 @@ use super::pages::CheckedPages;
 use super::rows::Table;
 use super::schema::ROWS_PER_GROUP;
 use super::write::checksum;
+use crate::chunk::{Activity, activity};
 use crate::meta::{META_FILE, Meta, TableInfo};
+use crate::name;
 
 /// Larger row groups are refused: a few bytes can claim billions of nulls. Ours hold at most [`ROWS_PER_GROUP`].
 const MAX_ROWS_PER_GROUP: usize = 16 * ROWS_PER_GROUP;
@@ -29,12 +31,16 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens the folder `NAME.numatrace`.
+    /// Opens the folder `NAME.numatrace`; the ending may be left out.
     ///
     /// # Errors
     /// If it has no `meta.json` (then its tables are not complete), or one that cannot be used.
     pub fn open(folder: &Path) -> Result<TraceReader, TableError> {
+        let folder = &name::find(folder);
         if !folder.join(META_FILE).exists() {
+            if matches!(activity(folder), Activity::Recording(_) | Activity::Unknown(_)) {
+                return Err(TableError::StillRecording(folder.to_path_buf()));
+            }
             return Err(TableError::NotComplete(folder.to_path_buf()));
         }
         Ok(TraceReader { folder: folder.to_path_buf(), meta: Meta::read(folder)? })

@@ -1,0 +1,111 @@
+//! Which trace a name means, and whether it is whole: names with and without their ending, and recordings that go on while somebody asks for them.
+
+mod common;
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::Child;
+use std::process::Stdio;
+
+use common::*;
+
+/// Writes to a table, says so, and waits for the end of its input.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    long count = 1 << 20;
+    volatile long *table = malloc(count * sizeof *table);
+    for (long i = 0; i < count; i++) table[i] = i;
+    puts("ready");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    return 0;
+}
+"#;
+
+/// A recorder at work, whose program has written and now waits.
+fn recording(folder: &Path, output: &str) -> Child {
+    let program = build(folder, "waits", "cc", PROGRAM, &[]);
+    let mut command = numapilot(&["record", "--quiet", "--machine", "memprof-c", "-o"]);
+    command.arg(folder.join(output)).arg("--").arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the recorder starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("its output")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    child
+}
+
+#[test]
+fn a_recording_that_goes_on_is_refused_and_left_alone() {
+    let folder = scratch();
+    let mut child = recording(folder.path(), "run.numatrace");
+    let trace = folder.path().join("run.numatrace").display().to_string();
+    let plan = folder.path().join("plan.toml").display().to_string();
+    for command in [
+        &["report", &trace][..],
+        &["report", &trace, "--plan", &plan],
+        &["compare", &trace, &trace],
+        &["check", "--max-remote", "90%", "--trace", &trace],
+        &["whatif", &trace, "--set", "*=interleave"],
+        &["simulate", &trace, "--policy", "first-touch"],
+    ] {
+        let ran = run(command);
+        assert_eq!(ran.code, 1, "{command:?}: {}{}", ran.stdout, ran.stderr);
+        let who = format!("still being recorded by process {}", child.id());
+        assert!(ran.stderr.contains(&who), "{command:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("killed") && ran.stdout.is_empty(), "{command:?}: {}{}", ran.stdout, ran.stderr);
+    }
+    assert!(!Path::new(&plan).exists());
+    // A second recording of that name would take the first one's folder away.
+    let ran = run(&["record", "-o", &trace, "--", "true"]);
+    assert!(ran.code != 0 && ran.stderr.contains("another recording is being written there"), "{}", ran.stderr);
+    assert!(!Path::new(&trace).join("meta.json").exists(), "a reader made tables of half a recording");
+
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    let report = run(&["report", &trace]).succeeded();
+    assert!(!report.stdout.contains("killed"), "{}", report.stdout);
+}
+
+#[test]
+fn a_killed_recorder_is_no_recorder_and_its_trace_opens() {
+    let folder = scratch();
+    let mut child = recording(folder.path(), "run.numatrace");
+    child.kill().expect("killed");
+    child.wait().expect("it has ended");
+    let trace = folder.path().join("run.numatrace").display().to_string();
+    let report = run(&["report", &trace]).succeeded();
+    assert!(report.stdout.contains("killed"), "{}", report.stdout);
+}
+
+#[test]
+fn every_command_takes_a_trace_by_its_name_with_and_without_the_ending() {
+    let folder = scratch();
+    let program = build(folder.path(), "waits", "cc", PROGRAM, &[]);
+    let bare = folder.path().join("run").display().to_string();
+    let whole = format!("{bare}.numatrace");
+    let mut command = numapilot(&["record", "--machine", "memprof-c", "-o", &bare, "--"]);
+    let ran = finish(command.arg(program).stdin(Stdio::null())).succeeded();
+    assert!(Path::new(&whole).join("meta.json").is_file() && !Path::new(&bare).exists());
+    assert!(ran.stderr.contains(&format!("the trace goes to {whole}")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("next: numapilot report {whole}")), "{}", ran.stderr);
+    for command in [
+        &["report", "TRACE"][..],
+        &["compare", "TRACE", "TRACE", "--quiet"],
+        &["check", "--max-remote", "100%", "--trace", "TRACE"],
+        &["whatif", "TRACE", "--set", "*=interleave", "--quiet"],
+        &["simulate", "TRACE", "--policy", "first-touch", "--quiet"],
+        &["stat", "--replay", "TRACE", "--machine", "memprof-c"],
+    ] {
+        let with = |name: &str| {
+            let words: Vec<&str> = command.iter().map(|word| if *word == "TRACE" { name } else { word }).collect();
+            run(&words).succeeded().stdout
+        };
+        let told = |name: &str| with(name).replace(&whole, "X").replace(&bare, "X");
+        assert_eq!(told(&bare), told(&whole), "{command:?}");
+    }
+    let missing = run(&["report", &folder.path().join("other").display().to_string()]);
+    assert!(missing.code == 1 && missing.stderr.contains("is no trace"), "{}", missing.stderr);
+}
