@@ -17,6 +17,7 @@ use crate::error::{FlowError, StreamError};
 use crate::join::{Conventions, Joined, JoinedAccess, Joiner};
 use crate::rows;
 use crate::symbolise::{ElfLayouts, resolve};
+use crate::ties;
 use crate::trace::Losses;
 
 /// Accesses that travel to the writer at once.
@@ -82,7 +83,7 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
     let made = make((lock, Durability::Synced), dir, raw.start(), &mut *progress, |feed| {
         let mut merge = raw.merge();
         for record in &mut merge {
-            if !feed.record(&record?) {
+            if !feed.push(record?) {
                 break;
             }
         }
@@ -213,6 +214,8 @@ struct Feed<'a> {
     empties: Receiver<AccessColumns>,
     progress: Progress<'a>,
     records: u64,
+    /// Records of one stamp.
+    tied: Vec<Record>,
 }
 
 impl<'a> Feed<'a> {
@@ -234,7 +237,27 @@ impl<'a> Feed<'a> {
         let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order);
         let mut batch = AccessColumns::default();
         batch.reserve(BATCH_ROWS);
-        Feed { joiner, batch, sender, empties, progress, records: 0 }
+        Feed { joiner, batch, sender, empties, progress, records: 0, tied: Vec::new() }
+    }
+
+    /// Takes a record, which waits until no other of its stamp can come. False: as [`Feed::record`].
+    fn push(&mut self, record: Record) -> bool {
+        let is_tied = self.tied.first().is_none_or(|first| first.stamp.order == record.stamp.order);
+        let more = (is_tied && self.tied.len() < ties::TIED_MAX) || self.settle();
+        self.tied.push(record);
+        more
+    }
+
+    /// Takes what waits.
+    fn settle(&mut self) -> bool {
+        let mut tied = std::mem::take(&mut self.tied);
+        if tied.len() > 1 {
+            ties::settle(&mut tied, &self.joiner);
+        }
+        let more = tied.iter().all(|record| self.record(record));
+        tied.clear();
+        self.tied = tied;
+        more
     }
 
     /// Takes a record. False: the writer has failed, and nothing more is of use; its error is reported when it is joined.
@@ -253,7 +276,8 @@ impl<'a> Feed<'a> {
         self.sender.send(std::mem::replace(&mut self.batch, next)).is_ok()
     }
 
-    fn finish(self) -> Joined {
+    fn finish(mut self) -> Joined {
+        self.settle();
         let _ = self.sender.send(self.batch);
         self.joiner.finish()
     }

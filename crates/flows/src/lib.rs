@@ -14,6 +14,7 @@ mod named;
 mod open;
 mod rows;
 mod symbolise;
+mod ties;
 mod trace;
 
 pub use access::{AccessRef, Accesses, level_from_number};

@@ -47,7 +47,7 @@ static NP_COLD void *bootstrap_alloc(size_t bytes, size_t alignment) {
 }
 
 static NP_COLD bool resolve(void) {
-    if (__atomic_exchange_n(&is_resolving, true, __ATOMIC_ACQ_REL)) return is_ready;
+    if (__atomic_exchange_n(&is_resolving, true, __ATOMIC_ACQ_REL)) return __atomic_load_n(&is_ready, __ATOMIC_ACQUIRE);
     real.calloc = np_real("calloc");
     real.malloc = np_real("malloc");
     real.realloc = np_real("realloc");
@@ -63,7 +63,7 @@ static NP_COLD bool resolve(void) {
 }
 
 bool np_alloc_ready(void) {
-    return np_likely(is_ready) || resolve();
+    return np_likely(__atomic_load_n(&is_ready, __ATOMIC_ACQUIRE)) || resolve(); /* with the release in resolve: `real` is whole */
 }
 
 /* -- records -- */

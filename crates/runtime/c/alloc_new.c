@@ -33,9 +33,13 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
 #define NEW(name, is_array, parameters, arguments, alignment, throws)                                     \
     void *name parameters;                                                                            \
     NP_EXPORT void *name parameters {                                                                 \
-        static void *(*real) parameters;                                                              \
+        static void *(*found) parameters;                                                             \
+        void *(*real) parameters = np_load(found);                                                    \
         __asm__ volatile(".cfi_personality 0x1b, np_new_personality");                                \
-        if (np_unlikely(real == NULL)) real = find_operator(#name);                                   \
+        if (np_unlikely(real == NULL)) {                                                              \
+            real = find_operator(#name);                                                              \
+            np_store(found, real);                                                                    \
+        }                                                                                             \
         if (np_unlikely(real == NULL)) {                                                              \
             if (np_tls.in_alloc) return without_operator(bytes, alignment, throws);                   \
             np_tls.in_alloc = 1;                                                                      \
@@ -57,11 +61,16 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
 #define DELETE(name, parameters, arguments)                                                           \
     void name parameters;                                                                             \
     NP_EXPORT void name parameters {                                                                  \
-        static void (*real) parameters;                                                               \
+        static void (*found) parameters;                                                              \
+        void (*real) parameters = np_load(found);                                                     \
         if (block == NULL) return;                                                                    \
-        if (np_unlikely(real == NULL) && (real = find_operator(#name)) == NULL) {                     \
-            free(block);                                                                              \
-            return;                                                                                   \
+        if (np_unlikely(real == NULL)) {                                                              \
+            real = find_operator(#name);                                                              \
+            np_store(found, real);                                                                    \
+            if (real == NULL) {                                                                       \
+                free(block);                                                                          \
+                return;                                                                               \
+            }                                                                                         \
         }                                                                                             \
         if (np_unlikely(np_tls.in_alloc)) {                                                           \
             np_alloc_nested_free(block);                                                              \

@@ -19,7 +19,7 @@ NP_ENTRY void __tsan_read8(void *pointer) {
         np_detached_read(address);
         return;
     }
-    slot->accesses++;
+    np_add(slot->accesses, 1);
     if (np_hits_read(slot, address)) return;
     np_miss_read(address, slot);
 }
@@ -31,7 +31,7 @@ NP_ENTRY void __tsan_write8(void *pointer) {
         np_detached_write(address);
         return;
     }
-    slot->accesses++;
+    np_add(slot->accesses, 1);
     if (np_hits_write(slot, address)) return;
     np_miss_write(address, slot);
 }
@@ -44,7 +44,7 @@ NP_ENTRY void __tsan_read_write8(void *pointer) {
         np_detached_write(address);
         return;
     }
-    slot->accesses += 2;
+    np_add(slot->accesses, 2);
     if (np_hits_write(slot, address)) return;
     np_miss_write(address, slot);
 }
@@ -86,7 +86,7 @@ NP_ALIAS(void, __tsan_unaligned_volatile_write1, (void *), __tsan_write8);
         uintptr_t address = (uintptr_t)pointer;                                            \
         struct np_slot *slot = np_callouts_slot;                                           \
         if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_read(slot, address)) { \
-            slot->accesses++;                                                              \
+            np_add(slot->accesses, 1);                                                              \
             return;                                                                        \
         }                                                                                  \
         np_slow_read_range(address, bytes);                                                \
@@ -95,7 +95,7 @@ NP_ALIAS(void, __tsan_unaligned_volatile_write1, (void *), __tsan_write8);
         uintptr_t address = (uintptr_t)pointer;                                            \
         struct np_slot *slot = np_callouts_slot;                                           \
         if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_write(slot, address)) { \
-            slot->accesses++;                                                              \
+            np_add(slot->accesses, 1);                                                              \
             return;                                                                        \
         }                                                                                  \
         np_slow_write_range(address, bytes);                                               \
@@ -103,7 +103,7 @@ NP_ALIAS(void, __tsan_unaligned_volatile_write1, (void *), __tsan_write8);
     NP_ENTRY void read_write_name(void *pointer) {                                         \
         uintptr_t address = (uintptr_t)pointer;                                            \
         struct np_slot *slot = np_callouts_slot;                                           \
-        if (np_likely(slot != NULL)) slot->accesses++;                                     \
+        if (np_likely(slot != NULL)) np_add(slot->accesses, 1);                                     \
         write_name(pointer);                                                               \
         (void)address;                                                                     \
     }
@@ -134,7 +134,7 @@ NP_ENTRY void __tsan_read_range(void *pointer, size_t bytes) {
     uintptr_t address = (uintptr_t)pointer;
     struct np_slot *slot = np_callouts_slot;
     if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_read(slot, address)) {
-        slot->accesses += np_range_work(bytes - 1);
+        np_add(slot->accesses, np_range_work(bytes - 1));
         return;
     }
     np_slow_read_range(address, bytes);
@@ -144,7 +144,7 @@ NP_ENTRY void __tsan_write_range(void *pointer, size_t bytes) {
     uintptr_t address = (uintptr_t)pointer;
     struct np_slot *slot = np_callouts_slot;
     if (np_likely(slot != NULL && np_in_one_line(address, bytes)) && np_hits_write(slot, address)) {
-        slot->accesses += np_range_work(bytes - 1);
+        np_add(slot->accesses, np_range_work(bytes - 1));
         return;
     }
     np_slow_write_range(address, bytes);

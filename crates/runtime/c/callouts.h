@@ -33,7 +33,7 @@ static inline uint64_t np_key(const struct np_slot *slot, uintptr_t address) { r
 
 static inline uint64_t np_stage_one(const struct np_slot *slot, uint64_t key) {
     const uint64_t *entries = (const uint64_t *)((const char *)slot + NP_FILTER_OFFSET);
-    return entries[(uint32_t)key & slot->l1_mask];
+    return np_load(entries[(uint32_t)key & np_load(slot->l1_mask)]);
 }
 
 static inline bool np_hits_read(const struct np_slot *slot, uintptr_t address) {

@@ -23,7 +23,7 @@ static inline bool np_releases(int order) { return np_order_of(order) >= __ATOMI
 static inline __attribute__((always_inline)) struct np_slot *np_touch(uintptr_t address, size_t bytes, uint32_t bits) {
     struct np_slot *slot = np_callouts_slot;
     if (np_likely(slot != NULL) && ((bits & NP_ACC_WRITE) ? np_hits_write(slot, address) : np_hits_read(slot, address))) {
-        slot->accesses++;
+        np_add(slot->accesses, 1);
         return slot;
     }
     np_slow_access(address, bytes, bits | NP_ACC_ATOMIC, NP_CALLER_REGS());

@@ -74,7 +74,7 @@ NP_HIDDEN NP_COLD void np_detached_read(uintptr_t address) {
     if (np_callouts_primary->attach == NULL) return;
     struct np_slot *slot = np_attach_slot();
     if (slot == NULL) return;
-    slot->accesses++;
+    np_add(slot->accesses, 1);
     if (!np_hits_read(slot, address)) np_callouts_primary->miss(slot, address, 0, NP_CALLER_REGS());
 }
 
@@ -82,7 +82,7 @@ NP_HIDDEN NP_COLD void np_detached_write(uintptr_t address) {
     if (np_callouts_primary->attach == NULL) return;
     struct np_slot *slot = np_attach_slot();
     if (slot == NULL) return;
-    slot->accesses++;
+    np_add(slot->accesses, 1);
     if (!np_hits_write(slot, address)) np_callouts_primary->miss(slot, address, NP_ACC_WRITE, NP_CALLER_REGS());
 }
 
@@ -90,7 +90,7 @@ NP_HIDDEN NP_COLD void np_slow_access(uintptr_t address, size_t bytes, uint32_t 
     struct np_slot *slot = np_attach_slot();
     if (slot == NULL || bytes == 0) return;
     if (bytes <= 16 && np_in_one_line(address, bytes)) {
-        slot->accesses++;
+        np_add(slot->accesses, 1);
         if ((bits & NP_ACC_WRITE) ? np_hits_write(slot, address) : np_hits_read(slot, address)) return;
         np_callouts_primary->miss(slot, address, bits & ~NP_ACC_RANGE, caller);
     } else {

@@ -165,6 +165,16 @@ __attribute__((constructor(101))) static void construct(void) {
 
 /* -- slots -- */
 
+/* Others may look at a slot at any time, also at one that they knew under its last owner: by words, and all but its state. */
+static void clear_slot(struct np_slot *slot) {
+    typedef uint64_t __attribute__((may_alias)) word;
+    word *words = (word *)(void *)slot;
+    _Static_assert(offsetof(struct np_slot, state) % 8 == 0 && offsetof(struct np_slot, run_state) % 8 == 4, "state begins its word");
+    for (size_t i = 0; i < sizeof *slot / 8; i++)
+        if (i != offsetof(struct np_slot, state) / 8) np_store(words[i], 0);
+    np_store(slot->run_state, 0);
+}
+
 /* A free slot, zeroed but for its generation, in state CLAIMED. NULL (counted by the caller) when all are taken. */
 struct np_slot *np_slot_claim(void) {
     uint32_t count = np_arena->slot_count;
@@ -174,9 +184,8 @@ struct np_slot *np_slot_claim(void) {
         if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_FREE) continue;
         if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLAIMED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
         uint64_t generation = slot->generation + 1;
-        memset(slot, 0, offsetof(struct np_slot, state));
-        memset((char *)slot + offsetof(struct np_slot, run_state), 0, sizeof *slot - offsetof(struct np_slot, run_state));
-        slot->generation = generation;
+        clear_slot(slot);
+        np_store(slot->generation, generation);
         uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);
         while (high <= index
                && !__atomic_compare_exchange_n(&np_arena->slots_high, &high, index + 1, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
@@ -192,7 +201,7 @@ static struct np_slot *slot_by_tid(struct np_tls *tls) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot->tid == tid && slot->process_index == np_process_index
+        if (np_load(slot->tid) == tid && np_load(slot->process_index) == np_process_index
             && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
     }
     return NULL;
@@ -207,7 +216,7 @@ NP_COLD struct np_slot *np_self_slow(void) {
     }
     if (tls->phase == NP_PHASE_BUSY) return NULL;
     if (!*np_fork_canary) np_process_after_fork();
-    if (np_tls_is_shared) return slot_by_tid(tls);
+    if (np_load(np_tls_is_shared)) return slot_by_tid(tls);
     if (tls->slot != NULL) return tls->slot;
     if (tls->phase != NP_PHASE_NEW) {
         np_count_lost(tls->phase == NP_PHASE_ENDED ? NP_LOST_AFTER_END : NP_LOST_NO_SLOT, 1);
@@ -225,6 +234,6 @@ struct np_slot *np_self(void) {
 struct np_slot *np_self_if_live(void) {
     struct np_slot *slot = np_tls.slot;
     if (slot == NULL || !*np_fork_canary) return NULL;
-    if (np_unlikely(np_tls_is_shared)) slot = slot_by_tid(&np_tls);
+    if (np_unlikely(np_load(np_tls_is_shared))) slot = slot_by_tid(&np_tls);
     return slot;
 }

@@ -9,9 +9,9 @@
 
 static void place(struct np_slot *slot, uint32_t cpu) {
     const struct np_config *config = &np_arena->config;
-    slot->cpu = cpu;
-    slot->node = config->cpu_node[cpu];
-    slot->l3_index = config->cpu_l3[cpu];
+    np_store(slot->cpu, cpu);
+    np_store(slot->node, config->cpu_node[cpu]);
+    np_store(slot->l3_index, config->cpu_l3[cpu]);
 }
 
 static uint32_t load_of(uint32_t cpu) {

@@ -4,7 +4,7 @@
 static inline struct np_slot *slot_of_process(uint64_t index, uint32_t process_tag) {
     if (index >= np_arena->slot_count) return NULL;
     struct np_slot *slot = np_slot_at((uint32_t)index);
-    if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_LIVE || slot->process_index % 15 + 1 != process_tag) return NULL;
+    if (np_load(slot->state) != NP_SLOT_LIVE || np_load(slot->process_index) % 15 + 1 != process_tag) return NULL;
     return slot;
 }
 
@@ -17,7 +17,7 @@ static struct np_slot *drop_sharers(struct np_slot *slot, uintptr_t line, uint64
         for (uint64_t index = bit; index < high; index += NP_DIR_SHARERS) {
             struct np_slot *holder = slot_of_process(index, process_tag);
             if (holder == NULL || holder == slot || !np_filter_drop(holder, line)) continue;
-            if (far == NULL || holder->l3_index != slot->l3_index) far = holder;
+            if (far == NULL || np_load(holder->l3_index) != slot->l3_index) far = holder;
         }
     }
     return far;
@@ -38,7 +38,7 @@ void np_directory_recall(struct np_slot *slot, uint64_t old, const uint64_t *ent
     }
     uint64_t mine = 1ull << np_ss(slot)->sharer_bit;
     if (process_tag == np_sim.process_tag && (who & mine)) np_filter_drop(slot, line);
-    if (who & ~mine || np_sim.concurrent || process_tag != np_sim.process_tag) drop_sharers(slot, line, who, process_tag);
+    if (who & ~mine || np_load(np_sim.concurrent) || process_tag != np_sim.process_tag) drop_sharers(slot, line, who, process_tag);
 }
 
 struct np_slot *np_directory_downgrade(struct np_slot *slot, uintptr_t line, uint64_t owner_index) {

@@ -45,12 +45,20 @@ static void sim_start(uint32_t process_index) {
         if (config->node_has_memory[node]) sim->memory_node[sim->memory_nodes++] = (uint8_t)node;
     sim->process_index = process_index;
     sim->process_tag = process_index % 15 + 1;
-    sim->concurrent = 0;
+    np_store(sim->concurrent, 0);
     __atomic_store_n(&sim->ready, np_arena->filter_offset == NP_FILTER_OFFSET && sim->l2_ways != 0 && sim->l2_ways <= 16, __ATOMIC_RELEASE);
 }
 
+/* By words: the owner looks at its entries while others clear them. */
+static void clear_stage_one(struct np_slot *slot) {
+    uint64_t *entries = (uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET);
+    for (uint32_t i = 0; i <= np_sim.l1_mask; i++) np_store(entries[i], 0);
+}
+
 static void filter_clear(struct np_slot *slot) {
-    memset((char *)slot + NP_FILTER_OFFSET, 0, np_sim.l2_offset - NP_FILTER_OFFSET + (size_t)(np_sim.l2_set_mask + 1) * np_sim.l2_ways * 4);
+    clear_stage_one(slot);
+    uint32_t *tags = np_private_set(slot, 0);
+    for (size_t i = 0; i < (size_t)(np_sim.l2_set_mask + 1) * np_sim.l2_ways; i++) np_store(tags[i], 0);
 }
 
 void np_filter_thread_start(struct np_slot *slot) {
@@ -59,10 +67,9 @@ void np_filter_thread_start(struct np_slot *slot) {
     else __atomic_store_n(&np_sim.concurrent, 1, __ATOMIC_SEQ_CST);
     if (!np_sim.ready) return;
     struct np_sim_slot *sim = np_ss(slot);
-    memset(sim, 0, sizeof *sim);
     sim->slot_index = (uint32_t)(((uint64_t)((char *)slot - (char *)np_arena) - np_arena->slots_offset) / np_arena->slot_bytes);
     sim->sharer_bit = sim->slot_index % 26;
-    slot->l1_mask = np_sim.l1_mask;
+    np_store(slot->l1_mask, np_sim.l1_mask);
     slot->line_mask = np_sim.line_sampling - 1;
     slot->line_pick = (uint32_t)np_mix(np_arena->config.seed) & slot->line_mask;
     if (slot->rng == 0) slot->rng = 1;
@@ -117,10 +124,10 @@ void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes
     /* Longer than the filter has sets: every set holds some of its lines, so compare every tag with the range's tags. */
     uint32_t low = (uint32_t)((first >> np_sim.l2_set_bits) & 0x7fffffff), count = (uint32_t)((last - first) >> np_sim.l2_set_bits) + 1;
     for (uint32_t way = 0; way < sets * np_sim.l2_ways; way++) {
-        uint32_t offset = ((tag[way] >> 1) - low) & 0x7fffffff;
-        if (tag[way] != 0 && offset <= count) __atomic_store_n(&tag[way], 0, __ATOMIC_RELAXED);
+        uint32_t seen = np_load(tag[way]), offset = ((seen >> 1) - low) & 0x7fffffff;
+        if (seen != 0 && offset <= count) np_store(tag[way], 0);
     }
-    memset((char *)owner + NP_FILTER_OFFSET, 0, (size_t)(np_sim.l1_mask + 1) * 8);
+    clear_stage_one(owner);
 }
 
 /* A way for a new line in the set: an empty one, or a random one whose line leaves. */
@@ -128,10 +135,11 @@ static inline uint32_t *filter_way(struct np_slot *slot, uint32_t *set, uint32_t
     if (np_unlikely(empty != 0)) return set + __builtin_ctz(empty);
     uint32_t *way = set + ((uint64_t)random * np_sim.l2_ways >> 32);
     /* The first stage is indexed by low bits of the line, which tag and set have exactly. */
-    uint64_t victim = (uint64_t)(*way >> 1) << np_sim.l2_set_bits | (line & np_sim.l2_set_mask);
+    uint32_t tag = np_load(*way);
+    uint64_t victim = (uint64_t)(tag >> 1) << np_sim.l2_set_bits | (line & np_sim.l2_set_mask);
     uint64_t *entry = np_stage_one(slot, victim);
-    uint64_t held = *entry >> 1;
-    if (np_unlikely(((held ^ line) & np_sim.l2_set_mask) == 0) && np_private_tag(held) == (*way & ~1u)) *entry = 0;
+    uint64_t held = np_load(*entry) >> 1;
+    if (np_unlikely(((held ^ line) & np_sim.l2_set_mask) == 0) && np_private_tag(held) == (tag & ~1u)) np_store(*entry, 0);
     return way;
 }
 
@@ -165,7 +173,7 @@ static inline bool is_streamed(struct np_sim_slot *sim, uintptr_t line) {
 }
 
 static NP_COLD void tick(struct np_slot *slot) {
-    memset((char *)slot + NP_FILTER_OFFSET, 0, (size_t)(np_sim.l1_mask + 1) * 8);
+    clear_stage_one(slot);
     np_counters(slot, false);
 }
 
@@ -185,11 +193,12 @@ static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uin
     struct np_holder holder = write ? np_directory_write(slot, line, entry) : np_directory_read(slot, line, entry);
     if (holder.mine && !write) {
         uint32_t seen = tag;
-        if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) *np_stage_one(slot, line) = line << 1 | 1;
+        if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            np_store(*np_stage_one(slot, line), line << 1 | 1);
     }
     uint32_t home = np_page_home(slot, address);
     bool in_l3 = np_sim.l3_ways != 0 && np_l3_access(place, (uint32_t)(random >> 32));
-    bool near = holder.dirty != NULL && np_sim.l3_ways != 0 && holder.dirty->l3_index == slot->l3_index;
+    bool near = holder.dirty != NULL && np_sim.l3_ways != 0 && np_load(holder.dirty->l3_index) == slot->l3_index;
     if (near || (holder.dirty == NULL && in_l3)) return np_sim.l3_cycles;
     enum np_level level = holder.dirty != NULL ? NP_LEVEL_PEER_CACHE : NP_LEVEL_MEMORY;
     slot->memory_accesses++;
@@ -197,7 +206,7 @@ static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uin
     slot->memory_writes += write;
     slot->cache_transfers += level == NP_LEVEL_PEER_CACHE;
     if (np_unlikely(--slot->sample_left == 0)) np_sample(slot, address, bits, level, home, caller);
-    uint32_t from = level == NP_LEVEL_PEER_CACHE ? holder.dirty->node : home;
+    uint32_t from = level == NP_LEVEL_PEER_CACHE ? np_load(holder.dirty->node) : home;
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][from % NP_MAX_NODES];
 }
 
@@ -210,14 +219,14 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
         __atomic_store_n(np_stage_one(slot, line), line << 1 | 1, __ATOMIC_RELAXED);
     if (holder.far == NULL && holder.dirty == NULL) return np_sim.l2_cycles;
     const struct np_slot *other = holder.far != NULL ? holder.far : holder.dirty;
-    if (np_sim.l3_ways != 0 && other->l3_index == slot->l3_index) return np_sim.l3_cycles;
-    return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][other->node % NP_MAX_NODES];
+    if (np_sim.l3_ways != 0 && np_load(other->l3_index) == slot->l3_index) return np_sim.l3_cycles;
+    return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
 /* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. */
 static inline void unpoke(struct np_slot *slot) {
-    if (np_likely(slot->l1_mask == np_sim.l1_mask)) return;
-    slot->l1_mask = np_sim.l1_mask;
+    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask)) return;
+    np_store(slot->l1_mask, np_sim.l1_mask);
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
@@ -241,10 +250,10 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     __builtin_prefetch(entry, 1);
     __builtin_prefetch(place.set, 1);
     slot->l2_lookups++;
-    if (np_unlikely(slot->l1_mask != np_sim.l1_mask)) {
-        slot->l1_mask = np_sim.l1_mask;
+    if (np_unlikely(np_load(slot->l1_mask) != np_sim.l1_mask)) {
+        np_store(slot->l1_mask, np_sim.l1_mask);
         __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
-        if (np_ss(slot)->moved_to_cpu != 0) np_numa_move(slot);
+        if (np_load(np_ss(slot)->moved_to_cpu) != 0) np_numa_move(slot);
     }
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
@@ -267,7 +276,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
         }
     }
     uint64_t stall = (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
-    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + stall, __ATOMIC_RELAXED);
+    np_add(slot->stall_cycles, stall);
 }
 
 static inline void after_access(struct np_slot *slot) {
@@ -287,12 +296,12 @@ void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, stru
 
 void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller) {
     if (bytes == 0 || address + bytes < address) return;
-    slot->accesses += 1 + (bytes >> 5);
+    np_add(slot->accesses, 1 + (bytes >> 5));
     if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
     uintptr_t last = (address + bytes - 1) >> NP_LINE_SHIFT;
     slot->in_hook = 1;
     for (uintptr_t line = address >> NP_LINE_SHIFT; line <= last; line++) {
-        uint64_t key = np_key_of(line << NP_LINE_SHIFT, slot->line_mask, slot->line_pick), held = *np_stage_one(slot, key);
+        uint64_t key = np_key_of(line << NP_LINE_SHIFT, slot->line_mask, slot->line_pick), held = np_load(*np_stage_one(slot, key));
         if ((bits & NP_ACC_WRITE) ? held == (key << 1 | 1) : held >> 1 == key) continue;
         uintptr_t first = line << NP_LINE_SHIFT;
         access_line(slot, first < address ? address : first, bits | NP_ACC_RANGE, &caller);

@@ -8,5 +8,5 @@
 void np_l3_drop(uint32_t l3_index, uintptr_t line) {
     struct np_l3_place place = np_l3_place(l3_index, line);
     uint32_t found = np_find_tag(place.set, np_sim.l3_ways, place.tag, 0);
-    if (found != 0) place.set[__builtin_ctz(found)] = 0;
+    if (found != 0) np_store(place.set[__builtin_ctz(found)], 0);
 }

@@ -108,7 +108,9 @@ struct np_ways {
  * arena is mapped (a slot's ring follows its filter, the slots follow the L3 tags). */
 static inline struct np_ways np_find_ways(const uint32_t *tags, uint32_t ways, uint32_t want, uint32_t ignore) {
     struct np_ways result = {0, 0};
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    /* C has no atomic vector; the processor reads each aligned word of one whole. What was found is only a hint: filter.c takes it by compare-and-swap,
+     * and in an L3 it may be gone. Under a thread sanitizer the loop below does the same in C's terms. */
     const __m128i mask = _mm_set1_epi32((int)ignore), key = _mm_set1_epi32((int)(want | ignore)), zero = _mm_setzero_si128();
     const __m128i *words = (const __m128i *)(const void *)tags;
     __m128i a = _mm_loadu_si128(words), b = _mm_loadu_si128(words + 1), c = _mm_loadu_si128(words + 2), d = _mm_loadu_si128(words + 3);
@@ -120,8 +122,9 @@ static inline struct np_ways np_find_ways(const uint32_t *tags, uint32_t ways, u
     result.found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(ab, cd)) & ((1u << ways) - 1);
 #else
     for (uint32_t way = 0; way < ways; way++) {
-        result.found |= (uint32_t)((tags[way] | ignore) == (want | ignore)) << way;
-        result.empty |= (uint32_t)(tags[way] == 0) << way;
+        uint32_t tag = np_load(tags[way]);
+        result.found |= (uint32_t)((tag | ignore) == (want | ignore)) << way;
+        result.empty |= (uint32_t)(tag == 0) << way;
     }
 #endif
     return result;
@@ -178,7 +181,7 @@ static inline bool np_l3_access(struct np_l3_place place, uint32_t random) {
     struct np_ways ways = np_find_ways(place.set, np_sim.l3_ways, place.tag, 0);
     if (ways.found != 0) return true;
     uint32_t way = np_unlikely(ways.empty != 0) ? (uint32_t)__builtin_ctz(ways.empty) : (uint32_t)((uint64_t)random * np_sim.l3_ways >> 32);
-    place.set[way] = place.tag;
+    np_store(place.set[way], place.tag);
     return false;
 }
 void np_l3_drop(uint32_t l3_index, uintptr_t line);

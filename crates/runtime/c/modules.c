@@ -128,7 +128,11 @@ static void announce(struct np_slot *slot, const struct image *image) {
     if (place == NULL && modules_used < MAX_MODULES) place = &modules[modules_used];
     uint32_t id = __atomic_fetch_add(&np_arena->next_module_id, 1, __ATOMIC_RELAXED);
     if (place != NULL) {
-        *place = (struct np_module){image->lo, image->hi, image->eh_frame, id, scan_number};
+        np_store(place->hi, image->hi);
+        np_store(place->eh_frame, image->eh_frame);
+        place->id = id;
+        place->seen = scan_number;
+        __atomic_store_n(&place->lo, image->lo, __ATOMIC_RELEASE);
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
     unlock_modules();
@@ -165,7 +169,7 @@ static void end_unseen(struct np_slot *slot) {
     for (uint32_t i = 0; i < modules_used && count < 64; i++) {
         if (modules[i].lo == 0 || modules[i].seen == scan_number) continue;
         gone[count++] = modules[i].id;
-        modules[i].lo = 0;
+        np_store(modules[i].lo, 0);
     }
     unlock_modules();
     for (uint32_t i = 0; i < count; i++) {
@@ -201,7 +205,7 @@ const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     if (find_object((void *)pc, &found) != 0) return NULL;
     uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
-        if (modules[i].lo == (uintptr_t)found.map_start) return found.eh_frame;
+        if (np_load(modules[i].lo) == (uintptr_t)found.map_start) return found.eh_frame;
     const ElfW(Ehdr) *header = found.map_start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 && header->e_phoff < 4096) {
         struct image image = {.bias = found.link_map->l_addr, .path = found.link_map->l_name};
@@ -228,16 +232,14 @@ static void note_change(void) {
 #define JUMPS __attribute__((optimize("O2", "optimize-sibling-calls")))
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
-    static __typeof__(&dlopen) real;
-    if (real == NULL) real = (__typeof__(&dlopen))np_real("dlopen");
+    __typeof__(&dlopen) real = NP_REAL(dlopen);
     scan_if_changed();
     note_change();
     return real(path, mode);
 }
 
 NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
-    static __typeof__(&dlmopen) real;
-    if (real == NULL) real = (__typeof__(&dlmopen))np_real("dlmopen");
+    __typeof__(&dlmopen) real = NP_REAL(dlmopen);
     note_change();
     return real(space, path, mode);
 }
@@ -246,15 +248,16 @@ static void *(*real_dlsym)(void *, const char *);
 
 static NP_COLD void find_dlsym(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    for (unsigned i = 0; i < 3 && real_dlsym == NULL; i++)
-        real_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    if (real_dlsym == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
+    void *(*found)(void *, const char *) = NULL;
+    for (unsigned i = 0; i < 3 && found == NULL; i++) found = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    np_store(real_dlsym, found);
+    if (found == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
 }
 
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    if (np_unlikely(real_dlsym == NULL)) find_dlsym();
-    if (np_unlikely(list_may_have_changed)) scan_if_changed();
-    return real_dlsym(handle, name);
+    if (np_unlikely(np_load(real_dlsym) == NULL)) find_dlsym();
+    if (np_unlikely(np_load(list_may_have_changed))) scan_if_changed();
+    return np_load(real_dlsym)(handle, name);
 }
 
 NP_EXPORT int dlclose(void *handle) {

@@ -26,6 +26,12 @@
 #endif
 #define NP_TLS static _Thread_local __attribute__((tls_model("initial-exec")))
 #define NP_COLD __attribute__((cold, noinline))
+/* A word that one thread writes and others look at: relaxed, because what they conclude from it is checked again or only steers. Where an order is
+ * needed, the stronger access says with what it pairs. */
+#define np_load(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#define np_store(word, value) __atomic_store_n(&(word), (value), __ATOMIC_RELAXED)
+/* The writer's own read needs no atomic read-modify-write. */
+#define np_add(word, more) np_store(word, np_load(word) + (more))
 #define np_likely(x) __builtin_expect(!!(x), 1)
 #define np_unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -44,6 +50,17 @@ struct np_slot *np_self_if_live(void);
 void np_attach_process(void);
 /* Real function `name` behind our interposer; never NULL for libc's own functions. */
 void *np_real(const char *name);
+/* The same, looked up once per call site: NP_REAL(malloc)(size). Whoever races finds the same. */
+#define NP_REAL(name)                                                  \
+    ({                                                                 \
+        static __typeof__(&name) real_;                                \
+        __typeof__(&name) found_ = np_load(real_);                     \
+        if (np_unlikely(found_ == NULL)) {                             \
+            found_ = (__typeof__(&name))np_real(#name);                \
+            np_store(real_, found_);                                   \
+        }                                                              \
+        found_;                                                        \
+    })
 
 /* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
 static inline bool np_enter(struct np_slot *slot) {
@@ -88,7 +105,7 @@ bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index)
 /* ---- vtime.c: program time ---- */
 extern uint32_t np_cycles_per_access_q8;
 static inline uint64_t np_clock_of(const struct np_slot *slot) {
-    return slot->stall_cycles + ((slot->accesses * np_cycles_per_access_q8) >> 8);
+    return np_load(slot->stall_cycles) + ((np_load(slot->accesses) * np_load(np_cycles_per_access_q8)) >> 8);
 }
 /* The clock stamp for a record of this thread: np_clock_of in instrument mode, the TSC in track mode. */
 uint64_t np_stamp_clock(const struct np_slot *slot);

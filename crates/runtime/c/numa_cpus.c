@@ -38,9 +38,9 @@ static void put_on(struct np_slot *slot, uint32_t cpu) {
         __atomic_fetch_sub(&np_arena->cpu_load[slot->cpu], 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&np_arena->cpu_load[cpu], 1, __ATOMIC_RELAXED);
     }
-    slot->cpu = cpu;
-    slot->node = config->cpu_node[cpu];
-    slot->l3_index = config->cpu_l3[cpu];
+    np_store(slot->cpu, cpu);
+    np_store(slot->node, config->cpu_node[cpu]);
+    np_store(slot->l3_index, config->cpu_l3[cpu]);
 }
 
 static void record_cpu(struct np_slot *slot) {

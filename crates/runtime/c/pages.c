@@ -184,14 +184,14 @@ static void forget_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
     (void)page;
     (void)context;
     for (uint64_t i = 0; i < count; i++)
-        if (bytes[i] != 0) __atomic_store_n(&bytes[i], 0, __ATOMIC_RELAXED);
+        if (np_load(bytes[i]) != 0) np_store(bytes[i], 0);
 }
 
 static void forget_lines(uintptr_t address, size_t bytes) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);
     for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) == NP_SLOT_LIVE && slot->process_index == np_sim.process_index)
+        if (np_load(slot->state) == NP_SLOT_LIVE && np_load(slot->process_index) == np_sim.process_index)
             np_filter_drop_range(slot, address, bytes);
     }
 }

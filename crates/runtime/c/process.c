@@ -61,9 +61,9 @@ static uint32_t close_old_image(const struct np_slot *own) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot == own || slot->pid != own->pid || slot->process_index == own->process_index) continue;
+        if (slot == own || np_load(slot->pid) != own->pid || np_load(slot->process_index) == own->process_index) continue;
         uint32_t expected = NP_SLOT_LIVE;
-        uint32_t old_index = slot->process_index;
+        uint32_t old_index = np_load(slot->process_index);
         if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             found = old_index;
     }
@@ -74,7 +74,7 @@ static uint32_t process_of_pid(uint32_t pid) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot->pid == pid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot->process_index;
+        if (np_load(slot->pid) == pid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
     }
     return NP_NONE32;
 }

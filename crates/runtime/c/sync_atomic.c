@@ -69,7 +69,7 @@ void np_shared_set(uint64_t key, uint64_t clock) {
     /* A race for the entry itself may lose the clock: looked at again, a few times at most. */
     for (int i = 0; i < 4 && np_shared_get(key) < (clock & CLOCK_MASK); i++) {
         if (__atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) != key) put(key, clock & CLOCK_MASK);
-        else if (tag_of(hashed) == entry->value >> 49 << 49) np_atomic_max(&entry->value, value);
+        else if (tag_of(hashed) == np_load(entry->value) >> 49 << 49) np_atomic_max(&entry->value, value);
         else __atomic_store_n(&entry->value, value, __ATOMIC_RELEASE);
     }
 }

@@ -103,7 +103,7 @@ static bool enter(struct np_slot *slot, struct object *object) {
             continue;
         }
         if (attempt < 48) {
-            for (int i = 0; i < 8; i++) __asm__ volatile("" ::: "memory");
+            np_pause();
         } else {
             np_sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
         }
@@ -115,7 +115,7 @@ static void leave(struct object *object) {
     __atomic_store_n(&object->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* The object may not make way: somebody is inside it or waits at it. */
+/* The object may not make way: somebody is inside it or waits at it. Held by the caller. */
 static bool busy(const struct object *object) {
     switch (object->key >> 56) {
     case NP_OBJECT_LOCK:
@@ -126,32 +126,52 @@ static bool busy(const struct object *object) {
     }
 }
 
+/* The object of `key` in its set, held; NULL: it is not there, or cannot be had. */
+static struct object *find(struct np_slot *slot, struct object *set, uint64_t key, bool *is_there) {
+    for (int way = 0; way < WAYS; way++) {
+        struct object *object = &set[way];
+        /* Not held: the key may go to another object before it is, so it is looked at again inside. */
+        if (np_load(object->key) != key) continue;
+        *is_there = true;
+        if (!enter(slot, object)) return NULL;
+        if (object->key == key) return object;
+        leave(object);
+        *is_there = false;
+    }
+    return NULL;
+}
+
+/* The least recently used object of the set that nobody needs, held; NULL: there is none. Each is looked at while held. */
+static struct object *make_way(struct np_slot *slot, struct object *set) {
+    struct object *victim = NULL;
+    for (int way = 0; way < WAYS; way++) {
+        struct object *object = &set[way];
+        bool is_better = victim == NULL || np_load(object->key) == 0 || (victim->key != 0 && np_load(object->used) < victim->used);
+        if (!is_better || !enter(slot, object)) continue;
+        bool is_free = !busy(object) && (victim == NULL || object->key == 0 || (victim->key != 0 && object->used < victim->used));
+        if (!is_free) {
+            leave(object);
+            continue;
+        }
+        if (victim != NULL) leave(victim);
+        victim = object;
+    }
+    return victim;
+}
+
 /* The object of `kind` at `address`, held; a new one starts empty. NULL: go on without. */
 static struct object *take(struct np_slot *slot, enum np_object_kind kind, uintptr_t address, bool create) {
     uint64_t key = (uint64_t)kind << 56 | (address & 0xffffffffffffffull);
     struct object *set = &objects[(mix(key) >> 8) % (OBJECTS / WAYS) * WAYS];
-    struct object *victim = NULL;
-    for (int way = 0; way < WAYS; way++) {
-        struct object *object = &set[way];
-        if (__atomic_load_n(&object->key, __ATOMIC_ACQUIRE) == key) {
-            if (!enter(slot, object)) return NULL;
-            if (object->key == key) {
-                object->used = np_clock_of(slot);
-                return object;
-            }
-            leave(object);
-        }
-        if (!busy(object) && (victim == NULL || object->key == 0 || (victim->key != 0 && object->used < victim->used))) victim = object;
+    bool is_there = false;
+    struct object *object = find(slot, set, key, &is_there);
+    if (object == NULL) {
+        if (is_there || !create || (object = make_way(slot, set)) == NULL) return NULL;
+        memset((char *)object + offsetof(struct object, clock), 0, sizeof *object - offsetof(struct object, clock));
+        np_store(object->key, key);
     }
-    if (!create || victim == NULL || !enter(slot, victim)) return NULL;
-    if (busy(victim)) {
-        leave(victim);
-        return NULL;
-    }
-    memset((char *)victim + offsetof(struct object, clock), 0, sizeof *victim - offsetof(struct object, clock));
-    victim->used = np_clock_of(slot);
-    __atomic_store_n(&victim->key, key, __ATOMIC_RELEASE);
-    return victim;
+    np_store(object->used, np_clock_of(slot));
+    return object;
 }
 
 /* ---- locks ---- */
@@ -242,14 +262,14 @@ static uint64_t after_readers(struct np_slot *slot, uintptr_t address, uint64_t 
 
 static void one_lock_less(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
-    if (vt->locks_held > 0) vt->locks_held--;
+    if (vt->locks_held > 0) np_add(vt->locks_held, -1u);
     if (vt->locks_held > 0 || !vt->wide) return;
     vt->wide = 0;
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
 void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind) {
-    np_vt(slot)->locks_held++;
+    np_add(np_vt(slot)->locks_held, 1);
     struct object *object = take(slot, NP_OBJECT_LOCK, address, true);
     if (object == NULL) return;
     struct resource *resource = &object->resource;
@@ -308,7 +328,7 @@ NP_TLS struct {
 } read_holds[READ_HOLDS];
 
 void np_read_lock_acquired(struct np_slot *slot, uintptr_t address) {
-    np_vt(slot)->locks_held++;
+    np_add(np_vt(slot)->locks_held, 1);
     np_share_charge(slot);
     uint64_t free_at = np_clock_of(slot);
     struct object *object = take(slot, NP_OBJECT_LOCK, address, false);

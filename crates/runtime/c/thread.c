@@ -48,18 +48,18 @@ static struct ended *ended_entry(unsigned long thread, bool insert) {
 
 static void remember_end(const struct np_slot *slot) {
     struct ended *entry = ended_entry((unsigned long)pthread_self(), true);
-    __atomic_store_n(&entry->valid, 0, __ATOMIC_RELAXED);
-    entry->thread = (unsigned long)pthread_self();
-    entry->clock = np_stamp_clock(slot);
-    entry->index = slot->thread_index;
+    np_store(entry->valid, 0);
+    np_store(entry->thread, (unsigned long)pthread_self());
+    np_store(entry->clock, np_stamp_clock(slot));
+    np_store(entry->index, slot->thread_index);
     __atomic_store_n(&entry->valid, 1, __ATOMIC_RELEASE);
 }
 
 bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index) {
     struct ended *entry = ended_entry(thread, false);
     if (entry == NULL || !__atomic_load_n(&entry->valid, __ATOMIC_ACQUIRE)) return false;
-    *clock = entry->clock;
-    *index = entry->index;
+    *clock = np_load(entry->clock);
+    *index = np_load(entry->index);
     return true;
 }
 
@@ -129,9 +129,9 @@ static void note_name(struct np_slot *slot) {
 static struct np_slot *prepare_slot(const struct np_birth *birth) {
     struct np_slot *slot = np_slot_claim();
     if (slot == NULL) return NULL;
-    slot->pid = (uint32_t)NP_SYS0(SYS_getpid);
-    slot->tid = (uint32_t)NP_SYS0(SYS_gettid);
-    slot->process_index = np_process_index;
+    np_store(slot->pid, (uint32_t)NP_SYS0(SYS_getpid));
+    np_store(slot->tid, (uint32_t)NP_SYS0(SYS_gettid));
+    np_store(slot->process_index, np_process_index);
     slot->parent_thread = birth->parent_thread;
     slot->thread_index = __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED);
     uint64_t seed = np_arena->config.seed + (uint64_t)(slot->thread_index + 1) * 0x9e3779b97f4a7c15ull;
@@ -207,7 +207,7 @@ NP_COLD void np_thread_freed_after_end(void *block, uint64_t order) {
         np_count_lost(NP_LOST_AFTER_END, 1);
         return;
     }
-    if (slot->generation != tls->ended_generation) np_count_lost(NP_LOST_AFTER_END, 1); /* another thread's, closed as well */
+    if (np_load(slot->generation) != tls->ended_generation) np_count_lost(NP_LOST_AFTER_END, 1); /* another thread's, closed as well */
     else if (np_begin(slot, NP_REC_FREE, (uintptr_t)block, 2, order) != NULL) np_commit(slot, 2);
     __atomic_store_n(&slot->state, NP_SLOT_CLOSED, __ATOMIC_RELEASE);
 }

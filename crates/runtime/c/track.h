@@ -70,7 +70,7 @@ struct np_slot *np_slot_claim(void);
 /* This thread's slot even inside a hook; claims one at first use. NULL: not recording. */
 static inline struct np_slot *np_slot_here(void) {
     struct np_tls *tls = &np_tls;
-    if (np_likely(tls->slot != NULL && *np_fork_canary && !np_tls_is_shared)) return tls->slot;
+    if (np_likely(tls->slot != NULL && *np_fork_canary && !np_load(np_tls_is_shared))) return tls->slot;
     return np_self_slow();
 }
 void np_set_callouts_slot(struct np_slot *slot);
@@ -127,8 +127,10 @@ struct np_modules {
 /* The known module around pc: its .eh_frame_hdr, or NULL. */
 static inline const void *np_known_eh_frame(struct np_modules modules, uintptr_t pc) {
     uint32_t used = __atomic_load_n(modules.used, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < used; i++)
-        if (modules.list[i].lo != 0 && pc >= modules.list[i].lo && pc < modules.list[i].hi) return modules.list[i].eh_frame;
+    for (uint32_t i = 0; i < used; i++) {
+        uintptr_t lo = __atomic_load_n(&modules.list[i].lo, __ATOMIC_ACQUIRE); /* with the release in announce: the rest is this module's, or a later one's */
+        if (lo != 0 && pc >= lo && pc < np_load(modules.list[i].hi)) return np_load(modules.list[i].eh_frame);
+    }
     return NULL;
 }
 struct np_modules np_modules(void);
@@ -199,10 +201,6 @@ void np_find_ourselves(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
-
-/* Lazily resolved real function: NP_REAL(malloc)(size). */
-#define NP_REAL(name) \
-    ({ static __typeof__(&name) real_; if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))np_real(#name); real_; })
 
 /* One line of /proc/self/maps at a time, in a buffer on the stack. */
 struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };

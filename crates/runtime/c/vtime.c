@@ -44,7 +44,7 @@ uint64_t np_stamp_clock(const struct np_slot *slot) {
 
 /* Other threads read stall_cycles at any time: a plain store of the word, never torn. */
 static void add_stall(struct np_slot *slot, uint64_t cycles) {
-    __atomic_store_n(&slot->stall_cycles, slot->stall_cycles + cycles, __ATOMIC_RELAXED);
+    np_add(slot->stall_cycles, cycles);
 }
 
 void np_clock_advance(struct np_slot *slot, uint64_t cycles) {
@@ -208,7 +208,7 @@ static struct view look(const struct np_slot *except) {
 /* How far inside the window a sleeper must be before it is worth waking. Most of the window, so that it then runs for long;
  * nearly nothing of it while host CPUs are idle. */
 static uint64_t slack(uint32_t awake) {
-    return awake < np_vtime_process->host_cpus ? window() / 16 : window() / 4;
+    return awake < np_load(np_vtime_process->host_cpus) ? window() / 16 : window() / 4;
 }
 
 static void poke(struct np_slot *slowest, uint64_t clock) {
@@ -297,16 +297,18 @@ static void watch(struct np_slot *laggard) {
     struct np_vtime_slot *vt = np_vt(laggard);
     uint64_t clock = np_clock_of(laggard);
     uint64_t now = np_monotonic_ns();
-    if (vt->seen_clock != clock || vt->seen_ns == 0) {
-        vt->seen_clock = clock;
-        vt->seen_ns = now;
-        vt->seen_cpu_ns = cpu_time_ns(laggard);
+    /* Several watchers may write these three at once; a mixture of two of their looks is some milliseconds off, and costs one more look. */
+    uint64_t since_ns = np_load(vt->seen_ns);
+    if (np_load(vt->seen_clock) != clock || since_ns == 0) {
+        np_store(vt->seen_clock, clock);
+        np_store(vt->seen_cpu_ns, cpu_time_ns(laggard));
+        np_store(vt->seen_ns, now);
         return;
     }
-    if (now - vt->seen_ns < (vt->throttled ? STALL_ASLEEP_NS : STALL_NS)) return;
+    if (now - since_ns < (np_load(vt->throttled) ? STALL_ASLEEP_NS : STALL_NS)) return;
     char state = proc_state(laggard);
-    bool computes = state == 'R' && cpu_time_ns(laggard) - vt->seen_cpu_ns >= STALL_CPU_NS;
-    bool starved = state == 'R' && now - vt->seen_ns >= STALL_WAIT_NS;
+    bool computes = state == 'R' && cpu_time_ns(laggard) - np_load(vt->seen_cpu_ns) >= STALL_CPU_NS;
+    bool starved = state == 'R' && now - since_ns >= STALL_WAIT_NS;
     if (state == 'R' && !computes && !starved) return;
     __atomic_store_n(&vt->stalled_clock, clock + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);
@@ -347,7 +349,7 @@ static void sleep_for_window(struct np_slot *slot) {
         struct timespec timeout = {0, first ? FIRST_SLEEP_NS : SLEEP_NS};
         long result = np_sys(SYS_futex, (long)&vt->throttle_futex, FUTEX_WAIT, ticket, (long)&timeout, 0, 0);
         if (result == -ETIMEDOUT && view.slowest[reading] != NULL) watch(view.slowest[reading]);
-        if (np_arena->state != NP_STATE_RUN) break;
+        if (np_load(np_arena->state) != NP_STATE_RUN) break;
     }
     sleep_is_over(vt);
 }
@@ -363,7 +365,7 @@ static bool escaped_block(const struct np_slot *slot) {
 
 static void run_again(struct np_slot *slot) {
     np_vt(slot)->block_depth = 0;
-    np_vt(slot)->lock_wait = 0;
+    np_store(np_vt(slot)->lock_wait, 0);
     np_cpu_wake(slot);
     np_vt(slot)->share_clock = np_clock_of(slot);
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
@@ -402,20 +404,20 @@ NP_JUMP(siglongjmp, sigjmp_buf where)
 
 static NP_COLD void throttle_slow(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
-    if (!vt->started || np_arena->state != NP_STATE_RUN) {
-        slot->next_throttle = np_clock_of(slot) + window();
+    if (!vt->started || np_load(np_arena->state) != NP_STATE_RUN) {
+        np_store(slot->next_throttle, np_clock_of(slot) + window());
         return;
     }
     if (vt->block_depth > 0) {
         if (!np_block_escaped(slot)) {
-            slot->next_throttle = np_clock_of(slot) + window();
+            np_store(slot->next_throttle, np_clock_of(slot) + window());
             return;
         }
     }
     np_share_charge(slot);
     struct view others = look(slot);
     int reading = reading_for(slot);
-    if (vt->stalled_clock != 0) {
+    if (np_load(vt->stalled_clock) != 0) {
         __atomic_store_n(&vt->stalled_clock, 0, __ATOMIC_RELAXED);
         catch_up(slot, others.slowest_clock[0]);
     }
@@ -519,13 +521,12 @@ void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
     if (np_arena == NULL) return;
     __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED);
     if (!np_vtime_on()) return;
-    if (np_vtime_process->host_cpus == 0) count_host_cpus();
+    if (np_load(np_vtime_process->host_cpus) == 0) count_host_cpus();
     struct np_vtime_slot *vt = np_vt(slot);
-    memset(vt, 0, sizeof *vt);
     uint64_t clock = np_clock_of(slot);
     if (creator_clock > clock) add_stall(slot, creator_clock - clock);
     vt->share_clock = np_clock_of(slot);
-    slot->next_throttle = 0;
+    np_store(slot->next_throttle, 0);
     np_cpu_start(slot);
     __atomic_store_n(&slot->run_state, NP_RUN_RUNNING, __ATOMIC_SEQ_CST);
     __atomic_store_n(&vt->started, 1, __ATOMIC_SEQ_CST);

@@ -155,13 +155,5 @@ static inline void np_atomic_max(uint64_t *where, uint64_t value) {
     }
 }
 
-/* The real function behind an interposer of that name, looked up once per call site. */
-#define NP_REAL(name)                                                                    \
-    ({                                                                                   \
-        static __typeof__(&name) real_;                                                  \
-        if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))np_real(#name);       \
-        real_;                                                                           \
-    })
-
 #pragma GCC visibility pop
 #endif

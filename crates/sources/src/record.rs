@@ -257,7 +257,8 @@ fn order_for(engine: Engine) -> Result<order::Choice, SourceError> {
         return Ok(choice);
     }
     let why = format!(
-        "the time-stamp counters of this machine's CPUs cannot be compared, and engine {} needs them: a sample may show the object that had its          address shortly before or after; engine `track` orders exactly here",
+        "the time-stamp counters of this machine's CPUs cannot be compared, and engine {} needs them: a sample may show the object that had its \
+         address shortly before or after; engine `track` orders exactly here",
         engine.name()
     );
     Ok(order::Choice { source: OrderSource::Counter, why: Some(why) })

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{LayoutItem, ModuleLayout};
-use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, TimeNs};
+use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
@@ -30,6 +30,7 @@ use numapilot_trace::wire::layout;
 
 use crate::access::AccessRef;
 use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
+use crate::ties::Live;
 use crate::trace::Losses;
 use space::{Found, Space};
 
@@ -300,6 +301,10 @@ impl<L: Layouts> Joiner<L> {
         self.out
     }
 
+    fn space_at(&self, space: u32) -> Option<&Space> {
+        self.spaces.get(space as usize)
+    }
+
     fn access(&mut self, record: &Record, access: &Access, sink: &mut impl AccessSink) {
         let thread = self.known_thread(record.thread);
         let (process, cpu, node) = (thread.process, thread.cpu, thread.node);
@@ -484,5 +489,27 @@ impl<L: Layouts> Joiner<L> {
             _ => &mut losses.inconsistent_records,
         };
         *counter = counter.saturating_add(count);
+    }
+}
+
+impl<L: Layouts> Live for Joiner<L> {
+    fn space_of(&self, thread: ThreadIndex) -> u32 {
+        self.running.get(thread.0 as usize).map_or(0, |running| running.process.0)
+    }
+
+    fn blocks(&self, space: u32, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let Some(space) = self.space_at(space).filter(|_| start < end && end <= ADDRESS_END) else { return Vec::new() };
+        let mut found = Vec::new();
+        space.blocks.overlaps(start, end - start, &mut found);
+        let bounds = |object: &u32| {
+            let object = &self.out.objects[*object as usize];
+            (object.address.0, object.address.0 + object.bytes.max(1))
+        };
+        found.iter().map(bounds).collect()
+    }
+
+    fn is_mapped(&self, space: u32, start: u64, end: u64) -> bool {
+        let Some(space) = self.space_at(space) else { return false };
+        space.mappings.get(start).is_some() || space.mappings.between(start, end).next().is_some()
     }
 }

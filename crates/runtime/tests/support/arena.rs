@@ -80,6 +80,36 @@ impl Arena {
         arena
     }
 
+    /// An arena with a small simulated machine: four nodes of four CPUs.
+    pub fn simulating(slot_count: u32, ring_bytes: u32, mode: u32) -> Arena {
+        let arena = Arena::new(slot_count, ring_bytes);
+        arena.edit(|header| {
+            header.sync_offset = 64 << 10;
+            header.dir_offset = header.sync_offset + (16 << 16);
+            header.l3_offset = header.dir_offset + (8 << 14);
+            let config = &mut header.config;
+            config.mode = mode;
+            (config.node_count, config.cpu_count, config.clock_khz, config.seed) = (4, 16, 2_500_000, 1);
+            (config.sample_rate_hz, config.window_cycles, config.cycles_per_access_q8) = (100_000, 250_000, 256);
+            (config.l1_lines, config.l2_sets, config.l2_ways, config.line_sampling) = (64, 64, 8, 1);
+            (config.l3_sets, config.l3_ways, config.l3_count) = (64, 8, 4);
+            (config.l2_cycles, config.l3_cycles, config.dir_entries_log2) = (14, 40, 14);
+            (config.max_stack_depth, config.sample_period) = (16, 7);
+            for from in 0..4 {
+                config.node_has_memory[from] = 1;
+                for to in 0..4 {
+                    config.memory_latency_cycles[from][to] = if from == to { 200 } else { 300 };
+                    config.node_order[from][to] = ((from + to) % 4) as u8;
+                }
+            }
+            for cpu in 0..16_u16 {
+                let at = usize::from(cpu);
+                (config.cpu_order[at], config.cpu_node[at], config.cpu_l3[at]) = (cpu, cpu % 4, cpu % 4);
+            }
+        });
+        arena
+    }
+
     /// Changes the header before a program sees it.
     pub fn edit(&self, change: impl FnOnce(&mut ArenaHeader)) {
         // SAFETY: no program runs on this arena yet.

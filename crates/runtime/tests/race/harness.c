@@ -1,0 +1,151 @@
+/* harness.c: drives the runtime's own functions from many threads, in one program that a thread sanitizer watches: tests/race.rs compiles the runtime's files
+ * with -fsanitize=thread and calls its hooks `hook_...`, so that the sanitizer's own stand before libc. `harness ROUNDS`; NUMAPILOT_ARENA as ever. */
+#define _GNU_SOURCE
+#include "track.h"
+#include "vtime.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define THREADS 8
+#define LINES 4096
+
+extern int hook_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument);
+extern int hook_pthread_join(pthread_t thread, void **result);
+extern int hook_pthread_mutex_lock(pthread_mutex_t *mutex);
+extern int hook_pthread_mutex_unlock(pthread_mutex_t *mutex);
+extern int hook_pthread_rwlock_rdlock(pthread_rwlock_t *lock);
+extern int hook_pthread_rwlock_wrlock(pthread_rwlock_t *lock);
+extern int hook_pthread_rwlock_unlock(pthread_rwlock_t *lock);
+extern int hook_pthread_barrier_wait(pthread_barrier_t *barrier);
+extern int hook_sem_wait(sem_t *semaphore);
+extern int hook_sem_post(sem_t *semaphore);
+extern void *hook_dlsym(void *handle, const char *name);
+extern int hook_pthread_setname_np(pthread_t thread, const char *name);
+extern void *hook_malloc(size_t bytes);
+extern void hook_free(void *block);
+extern void *hook_realloc(void *block, size_t bytes);
+extern void *hook_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+extern int hook_munmap(void *address, size_t bytes);
+extern int hook_madvise(void *address, size_t bytes, int advice);
+
+static pthread_mutex_t mutexes[4] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t barrier;
+static sem_t semaphore;
+static void *mailboxes[THREADS];
+static char *memory;
+static unsigned rounds, arrived[THREADS];
+
+static struct np_regs here(void) { return (struct np_regs){(uintptr_t)__builtin_return_address(0), 0, 0}; }
+
+/* As an instrumented program: most accesses hit the first-stage filter, which counts them; the rest comes here. */
+static void touch(unsigned state, unsigned lines) {
+    struct np_slot *slot = np_self();
+    if (slot == NULL) return;
+    for (unsigned i = 0; i < lines; i++) {
+        state = state * 1664525u + 1013904223u;
+        uintptr_t address = (uintptr_t)memory + (state >> 8) % LINES * 64;
+        __atomic_store_n(&slot->accesses, slot->accesses + 1, __ATOMIC_RELAXED);
+        np_access_miss(slot, address, (state >> 30) == 0 ? NP_ACC_WRITE : 0, here());
+    }
+    np_access_range(slot, (uintptr_t)memory + (state >> 8) % LINES * 32, 5000, state >> 31, here());
+}
+
+static void locks(unsigned index, unsigned i) {
+    pthread_mutex_t *mutex = &mutexes[(index + i) % 4];
+    hook_pthread_mutex_lock(mutex);
+    touch(i * 7 + index, 3);
+    hook_pthread_mutex_unlock(mutex);
+    if (i % 4 == 0) hook_pthread_rwlock_wrlock(&rwlock);
+    else hook_pthread_rwlock_rdlock(&rwlock);
+    touch(i, 2);
+    hook_pthread_rwlock_unlock(&rwlock);
+    if (i % 2 == 0) hook_sem_post(&semaphore);
+    else hook_sem_wait(&semaphore);
+}
+
+/* All threads of a round go on at the last one's broadcast. The hook would find the C library's oldest pthread_cond_wait, of which the sanitizer knows
+ * nothing: the real calls, with what the hook does around them. */
+static void rendezvous(unsigned i) {
+    static unsigned count, round;
+    struct np_slot *slot = np_self();
+    if (slot == NULL) return;
+    uint64_t ticket = np_cond_begin(slot, (uintptr_t)&condition), wake = 0;
+    np_block_begin(slot);
+    pthread_mutex_lock(&plain);
+    unsigned mine = round;
+    if (++count == THREADS) {
+        count = 0;
+        round++;
+        np_cond_notify(slot, (uintptr_t)&condition, true);
+        pthread_cond_broadcast(&condition);
+    }
+    while (mine == round) pthread_cond_wait(&condition, &plain);
+    pthread_mutex_unlock(&plain);
+    uint64_t clock = np_cond_end(slot, (uintptr_t)&condition, ticket, true, &wake);
+    np_block_end(slot);
+    if (wake != 0) np_vtime_birth_done(wake);
+    np_clock_wait_until(slot, clock, NP_SYNC_COND, (uintptr_t)&condition);
+    touch(i, 1);
+}
+
+static void blocks(unsigned index, unsigned i) {
+    void *block = hook_realloc(hook_malloc(24 + i % 64), 100 + i % 200);
+    hook_free(__atomic_exchange_n(&mailboxes[(index + i) % THREADS], block, __ATOMIC_ACQ_REL));
+    char *pages = hook_mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct np_slot *slot = np_self();
+    if (slot != NULL) np_access_range(slot, (uintptr_t)pages, 1 << 14, NP_ACC_WRITE, here());
+    hook_madvise(pages, 1 << 15, MADV_DONTNEED);
+    hook_munmap(pages, 1 << 16);
+    if (i % 16 == 1) hook_dlsym(NULL, "strlen");
+    if (i % 16 == 2) hook_pthread_setname_np(pthread_self(), i % 32 == 2 ? "even" : "odd");
+    if (i % 16 == 0) hook_madvise(memory, 1 << 16, MADV_DONTNEED);
+}
+
+static void atomics(unsigned index) {
+    struct np_slot *slot = np_self();
+    if (slot == NULL) return;
+    np_release(slot, (uintptr_t)&arrived[index]);
+    np_acquire(slot, (uintptr_t)&arrived[(index + 1) % THREADS]);
+    np_rmw(slot, (uintptr_t)&arrived[0]);
+    np_filter_poke(slot);
+}
+
+static void *work(void *argument) {
+    unsigned index = (unsigned)(uintptr_t)argument;
+    for (unsigned i = 0; i < rounds; i++) {
+        touch(i * 131 + index, 64);
+        blocks(index, i);
+        locks(index, i);
+        atomics(index);
+        if (i % 8 == 0) hook_pthread_barrier_wait(&barrier);
+        if (i % 8 == 4) rendezvous(i);
+    }
+    void *last = hook_malloc(77);
+    np_thread_end(); /* not in the last round of key destructors: the sanitizer is gone by then */
+    hook_free(last);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    if (count != 2 || np_arena == NULL) return 2;
+    rounds = (unsigned)atoi(arguments[1]);
+    memory = mmap(NULL, LINES * 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    sem_init(&semaphore, 0, THREADS);
+    for (int life = 0; life < 2; life++) {
+        pthread_t threads[THREADS];
+        for (uintptr_t i = 0; i < THREADS; i++)
+            if (hook_pthread_create(&threads[i], NULL, work, (void *)i) != 0) return 3;
+        for (int i = 0; i < THREADS; i++) hook_pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < THREADS; i++) hook_free(mailboxes[i]);
+    puts("done");
+    return 0;
+}
