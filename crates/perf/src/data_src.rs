@@ -3,6 +3,9 @@
 //! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) win; where they are 0 or "not available", the older bit mask `lvl` is asked. `remote`
 //! means "not of this core's own": on AMD a hit in a neighbouring core complex of the same node is `remote` with no hops. What crosses
 //! nodes is memory with `remote`, or anything with two hops or more.
+//!
+//! A cache level alone does not say whose cache it is. One that is `remote`, hops away, or that had to fetch the line from where it was modified (`HITM`) or
+//! from a peer is [`Level::PeerCache`]: the line travelled from cache to cache (what `perf c2c` counts). One that missed answered nothing.
 
 /// An access's operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -168,15 +171,26 @@ impl DataSource {
         let field = |offset: u32, width: u32| word >> offset & ((1 << width) - 1);
         let (mask, number) = (field(5, 14), field(33, 4));
         let (remote, hops) = (field(37, 1) != 0, field(43, 3));
-        let (by_number, by_mask) = (level_of_number(number), level_of_mask(mask));
-        let level = if by_number == Level::Unknown { by_mask.0 } else { by_number };
+        let by_mask = level_of_mask(mask);
+        let is_miss = mask & lvl::MISS != 0 && mask & lvl::HIT == 0;
+        let snoop = snoop(field(19, 5), field(38, 2));
+        let is_elsewhere = remote || hops > 0 || by_mask.0 == Level::PeerCache;
+        let level = match level_of_number(number) {
+            Level::Unknown => answered(by_mask.0, snoop, is_elsewhere),
+            level if !level.is_cache() => level,
+            // "L3, miss" says what did not answer.
+            _ if is_miss => Level::Unknown,
+            // The number names the cache that was asked, the mask what answered: "L3 missed, line shared, remote memory" of Intel.
+            _ if by_mask.0 == Level::Ram => Level::Ram,
+            level => answered(level, snoop, is_elsewhere),
+        };
         DataSource {
             word,
             operation: operation(field(0, 5)),
             level,
-            is_miss: mask & lvl::MISS != 0 && mask & lvl::HIT == 0,
+            is_miss,
             distance: distance(level, remote, hops, by_mask.1),
-            snoop: snoop(field(19, 5), field(38, 2)),
+            snoop,
             is_locked: match field(24, 2) {
                 0 | 1 => None,
                 bits => Some(bits & 2 != 0),
@@ -194,6 +208,23 @@ impl DataSource {
             Level::L1 | Level::L2 | Level::L3 | Level::L4 | Level::PeerCache => Some(false),
         }
     }
+}
+
+impl Level {
+    /// Whether it is a cache of a core, or one that cores share.
+    fn is_cache(self) -> bool {
+        matches!(self, Level::L1 | Level::L2 | Level::L3 | Level::L4 | Level::PeerCache)
+    }
+}
+
+/// Whose cache it was: one that is elsewhere, or that took the line from another core's, is a peer's.
+fn answered(level: Level, snoop: Snoop, is_elsewhere: bool) -> Level {
+    let is_transfer = match snoop {
+        Snoop::HitModified => matches!(level, Level::L3 | Level::L4),
+        Snoop::Peer => matches!(level, Level::L2 | Level::L3 | Level::L4),
+        _ => false,
+    };
+    if level.is_cache() && (is_elsewhere || is_transfer) { Level::PeerCache } else { level }
 }
 
 fn operation(bits: u64) -> Operation {
@@ -352,6 +383,50 @@ mod tests {
         assert_eq!(word(lvl::HIT | lvl::REM_CCE2, 0, 0, 0).level, Level::PeerCache);
         let missed = word(lvl::MISS | lvl::L1, 0, 0, 0);
         assert_eq!((missed.level, missed.is_miss), (Level::Unknown, true));
+    }
+
+    /// Words as `arch/x86/events/intel/ds.c` (`pebs_data_source`), `arch/powerpc/perf/isa207-common.c` and perf's own decoder of SPE make them.
+    #[test]
+    fn what_travelled_between_caches_is_no_hit_of_the_own_caches() {
+        let with = |mask: u64, number: u64, remote: u64, hops: u64, snoop: u64, snoopx: u64| {
+            let source = DataSource::decode(word(mask, number, remote, hops).word | snoop << 19 | snoopx << 38);
+            (source.level, source.distance.is_other_node())
+        };
+        const HIT: u64 = 4;
+        const HITM: u64 = 0x10;
+        // Local HITM: the line was modified in another core's cache behind this L3.
+        assert_eq!(with(lvl::HIT | lvl::L3, 3, 0, 0, HITM, 0), (Level::PeerCache, Some(false)));
+        // The same without `lvl_num`, as before Linux 4.14.
+        assert_eq!(with(lvl::HIT | lvl::L3, 0, 0, 0, HITM, 0), (Level::PeerCache, Some(false)));
+        // Shared and unmodified: the L3 has it itself.
+        assert_eq!(with(lvl::HIT | lvl::L3, 3, 0, 0, HIT, 0), (Level::L3, Some(false)));
+        // Remote HITM and remote hit: "L3" is another one's.
+        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HITM, 0), (Level::PeerCache, None));
+        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HIT, 0).0, Level::PeerCache);
+        assert_eq!(with(0, 3, 1, 3, HITM, 0), (Level::PeerCache, Some(true)));
+        // "L3 miss, shared": remote memory answered, although the number says L3.
+        assert_eq!(with(lvl::HIT | lvl::REM_RAM1, 3, 1, 0, HIT, 0), (Level::Ram, Some(true)));
+        // POWER10: the second cache of another core of the chip.
+        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 2, 1, 1, HITM, 0), (Level::PeerCache, Some(false)));
+        // SPE through perf: a peer core, a peer cluster.
+        assert_eq!(with(lvl::HIT | lvl::L2, 2, 0, 0, 0, 2).0, Level::PeerCache);
+        assert_eq!(with(lvl::HIT | lvl::L3, 3, 0, 0, 0, 2).0, Level::PeerCache);
+        // A line fill was under way: whence it came is not known.
+        assert_eq!(with(lvl::HIT | lvl::LFB, 0xc, 0, 0, HITM, 0).0, Level::LineFill);
+    }
+
+    #[test]
+    fn a_cache_that_missed_answered_nothing() {
+        let missed = word(lvl::MISS, 3, 0, 0);
+        assert_eq!((missed.level, missed.is_miss, missed.is_memory()), (Level::Unknown, true, None));
+        assert_eq!(word(lvl::MISS | lvl::L3, 3, 0, 0).level, Level::Unknown);
+    }
+
+    #[test]
+    fn devices_and_uncached_memory_are_told_by_both_forms() {
+        assert_eq!(word(lvl::HIT | lvl::IO, 0xf, 0, 0).level, Level::Io);
+        assert_eq!(word(lvl::HIT | lvl::UNC, 0xf, 0, 0).level, Level::Uncached);
+        assert_eq!((word(0, 0xa, 0, 0).level, word(0, 8, 0, 0).level), (Level::Io, Level::Uncached));
     }
 
     #[test]

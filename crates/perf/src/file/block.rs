@@ -14,17 +14,19 @@ pub(super) struct Block<R> {
     next: usize,
     /// Bytes of the block that were read.
     filled: usize,
+    /// The file has no more.
+    is_at_end: bool,
 }
 
 impl<R: Read> Block<R> {
     pub fn new(reader: R) -> Block<R> {
-        Block { reader, bytes: Vec::new(), last: 0, next: 0, filled: 0 }
+        Block { reader, bytes: Vec::new(), last: 0, next: 0, filled: 0, is_at_end: false }
     }
 
     /// The next `count` bytes; fewer only where the file ends.
     #[inline]
     pub fn next(&mut self, count: usize) -> Result<&[u8]> {
-        if self.filled - self.next < count {
+        if self.filled - self.next < count && !self.is_at_end {
             self.read_on(count)?;
         }
         self.last = self.next;
@@ -38,6 +40,19 @@ impl<R: Read> Block<R> {
         &self.bytes[self.last..self.next]
     }
 
+    /// The next `count` bytes without taking them; fewer only where the file ends.
+    pub fn peek(&mut self, count: usize) -> Result<&[u8]> {
+        if self.filled - self.next < count && !self.is_at_end {
+            self.read_on(count)?;
+        }
+        Ok(&self.bytes[self.next..self.filled.min(self.next + count)])
+    }
+
+    /// Puts what [`Block::next`] gave last back, so that it comes again.
+    pub fn put_back(&mut self) {
+        self.next = self.last;
+    }
+
     /// Reads until `count` bytes are there, or the file ends.
     #[cold]
     fn read_on(&mut self, count: usize) -> Result<()> {
@@ -48,7 +63,10 @@ impl<R: Read> Block<R> {
         }
         while self.filled < count {
             match self.reader.read(&mut self.bytes[self.filled..]) {
-                Ok(0) => break,
+                Ok(0) => {
+                    self.is_at_end = true;
+                    break;
+                }
                 Ok(read) => self.filled += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -61,7 +79,7 @@ impl<R: Read> Block<R> {
 impl<R: Read + Seek> Block<R> {
     /// Goes elsewhere in the file.
     pub fn seek(&mut self, to: SeekFrom) -> Result<u64> {
-        (self.last, self.next, self.filled) = (0, 0, 0);
+        (self.last, self.next, self.filled, self.is_at_end) = (0, 0, 0, false);
         self.reader.seek(to)
     }
 }
@@ -87,5 +105,9 @@ mod tests {
         assert_eq!(block.next(5).unwrap(), []);
         block.seek(SeekFrom::Start(10)).unwrap();
         assert_eq!(block.next(3).unwrap(), &all[10..13]);
+        assert_eq!(block.peek(BLOCK_BYTES + 5).unwrap(), &all[13..BLOCK_BYTES + 18]);
+        assert_eq!(block.next(3).unwrap(), &all[13..16]);
+        block.put_back();
+        assert_eq!(block.next(5).unwrap(), &all[13..18]);
     }
 }

@@ -5,6 +5,8 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 /// Expanded bytes that may wait at once: what a record of 64 KiB can honestly hold many times over.
 const WAITING_MAX: usize = 256 << 20;
 const STEP_BYTES: usize = 256 << 10;
+/// First bytes of a frame: behind damage, nothing but a new frame can be expanded.
+pub(super) const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The stream, and what was expanded of it and not yet taken.
 pub(super) struct Expander {

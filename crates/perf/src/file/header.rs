@@ -1,5 +1,8 @@
 //! The head of a file: where everything is.
 
+use std::path::Path;
+
+use super::FileError;
 use super::features::feature;
 use crate::attr::EventAttr;
 use crate::bytes::{Bytes, Endian};
@@ -33,6 +36,23 @@ pub(super) fn endian(magic: &[u8; 8]) -> Option<Endian> {
         MAGIC_LITTLE => Some(Endian::Little),
         MAGIC_BIG => Some(Endian::Big),
         _ => None,
+    }
+}
+
+/// Why a file that begins with these bytes is no recording that can be read, in words of its own where its first bytes tell what it is.
+pub(super) fn other_kind(head: &[u8], path: &Path) -> FileError {
+    let path = path.to_path_buf();
+    let packed = |tool, command| FileError::Packed { path: path.clone(), tool, command };
+    match head {
+        [] => FileError::Empty(path),
+        [b'P', b'E', b'R', b'F', b'F', b'I', b'L', b'E', ..] | [b'E', b'L', b'I', b'F', b'F', b'R', b'E', b'P', ..] => {
+            FileError::Version1(path)
+        }
+        [0x1f, 0x8b, ..] => packed("gzip", "gunzip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => packed("zstd", "unzstd"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => packed("xz", "unxz"),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => packed("bzip2", "bunzip2"),
+        _ => FileError::NotPerfData(path),
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::FileError;
 use super::block::Block;
-use super::expand::Expander;
+use super::expand::{Expander, FRAME_MAGIC};
 use super::features::{Features, build_id, read_section};
-use super::header::{FILE_HEADER_BYTES, FileHeader, PIPE_HEADER_BYTES, Section, endian};
+use super::header::{FILE_HEADER_BYTES, FileHeader, PIPE_HEADER_BYTES, Section, endian, other_kind};
+use super::resync::{self, Damage};
 use crate::abi::kind;
 use crate::attr::EventAttr;
 use crate::bytes::{Bytes, Endian};
@@ -20,6 +21,8 @@ const SECTION_MAX: u64 = 64 << 20;
 const AUX_MAX: u64 = 1 << 30;
 /// Bytes of it that are copied at once.
 const AUX_STEP: usize = 1 << 20;
+/// Bytes that are looked through at once for where records go on.
+const WINDOW: usize = 2 * resync::CHAIN_BYTES;
 
 /// A record as it stands in the file.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +53,9 @@ pub struct Walker<R> {
     ids: Vec<Vec<u64>>,
     features: Features,
     expander: Option<Expander>,
+    /// A compressed piece was damaged: nothing of its frame that comes after it can be expanded.
+    is_frame_lost: bool,
+    damage: Damage,
     /// A record that was expanded.
     buffer: Vec<u8>,
     aux: Vec<u8>,
@@ -93,7 +99,13 @@ impl<R: Read + Seek> Walker<R> {
         let attrs = self.section(header.attrs, length)?;
         let events = header.events(&mut Bytes::new(&attrs, header.attrs.offset, endian)).map_err(self.malformed())?;
         for (attr, ids) in events {
-            let bytes = self.section(ids, length)?;
+            let bytes = match self.section(ids, length) {
+                Err(FileError::Malformed { error, .. }) => {
+                    self.problems.push(format!("an event's list of ids is damaged ({error})"));
+                    Vec::new()
+                }
+                bytes => bytes?,
+            };
             let count = bytes.len() as u64 / 8;
             let ids = Bytes::new(&bytes, ids.offset, endian).words(count, "ids").map_err(self.malformed())?;
             self.add_event(attr, ids.iter().collect());
@@ -176,10 +188,10 @@ impl<R: Read> Walker<R> {
         let head: [u8; PIPE_HEADER_BYTES as usize] = match reader.next(PIPE_HEADER_BYTES as usize) {
             Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(FileError::Folder(path)),
             Err(source) => return Err(FileError::Io { path, offset: 0, source }),
-            Ok(bytes) => bytes.try_into().map_err(|_| FileError::NotPerfData(path.clone()))?,
+            Ok(bytes) => bytes.try_into().map_err(|_| other_kind(bytes, &path))?,
         };
         let (magic, size) = head.split_at(8);
-        let endian = endian(magic.try_into().unwrap_or(&[0; 8])).ok_or_else(|| FileError::NotPerfData(path.clone()))?;
+        let endian = endian(magic.try_into().unwrap_or(&[0; 8])).ok_or_else(|| other_kind(&head, &path))?;
         let mut bytes = Bytes::new(size, 8, endian);
         let size =
             bytes.u64("the header's size").map_err(|error| FileError::Malformed { path: path.clone(), error })?;
@@ -200,6 +212,8 @@ impl<R: Read> Walker<R> {
             ids: Vec::new(),
             features: Features::default(),
             expander: None,
+            is_frame_lost: false,
+            damage: Damage::default(),
             buffer: Vec::new(),
             aux: Vec::new(),
             problems: Vec::new(),
@@ -229,7 +243,7 @@ impl<R: Read> Walker<R> {
             self.problems.push(format!("{} ends in the middle of a record at byte {at}", self.path.display()));
         }
         // Each thread compressed its own records.
-        self.expander = None;
+        (self.expander, self.is_frame_lost) = (None, false);
         (self.reader, self.path, self.offset, self.end) = (Block::new(part.reader), part.path, 0, part.length);
         true
     }
@@ -287,6 +301,12 @@ impl<R: Read> Walker<R> {
         &self.problems
     }
 
+    /// What was damaged so far, and skipped.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        self.damage
+    }
+
     /// The file's name.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -326,14 +346,15 @@ impl<R: Read> Walker<R> {
         Ok(true)
     }
 
-    /// The next record; `None` at the end. Compressed ones are given expanded, and those that describe events and machine are taken in.
+    /// The next record; `None` at the end. Compressed ones are given expanded, and those that describe events and machine are taken in. Damage is
+    /// skipped, and counted in [`Walker::damage`].
     ///
     /// # Errors
-    /// If the file cannot be read, or a record's size is impossible, so that the next one cannot be found.
+    /// If the file cannot be read.
     #[allow(clippy::should_implement_trait)] // What it gives lives in the walker.
     pub fn next(&mut self) -> Result<Option<Item<'_>>, FileError> {
         loop {
-            if let Some((header, length)) = self.expanded_header()? {
+            if let Some((header, length)) = self.expanded_header() {
                 let offset = self.offset;
                 let Some(expander) = &mut self.expander else { return Ok(None) };
                 expander.take(Header::BYTES);
@@ -350,16 +371,22 @@ impl<R: Read> Walker<R> {
                 }
                 return Ok(None);
             }
-            let header =
-                Header::decode(&mut Bytes::new(self.reader.last(), at, self.endian())).map_err(self.malformed())?;
+            let header = Header::decode(&mut Bytes::new(self.reader.last(), at, self.endian())).ok();
+            let header = match header {
+                Some(header) if resync::is_sound(header) || self.is_newer(header)? => header,
+                _ => {
+                    self.skip_damage(header)?;
+                    continue;
+                }
+            };
             let body = usize::from(header.size) - Header::BYTES;
             if self.offset.saturating_add(body as u64) > self.end {
-                self.torn_at = Some(self.end);
-                self.end = self.offset;
+                self.skip_cut(at)?;
                 continue;
             }
             if !self.fill(body)? {
-                self.end = self.offset;
+                self.reader.put_back();
+                self.skip_cut(at)?;
                 continue;
             }
             self.current = Some((header, at + Header::BYTES as u64, false));
@@ -380,16 +407,20 @@ impl<R: Read> Walker<R> {
     }
 
     /// Header of the next record that was expanded, and the length of its body.
-    fn expanded_header(&mut self) -> Result<Option<(Header, usize)>, FileError> {
-        let Some(expander) = &self.expander else { return Ok(None) };
-        let waiting = expander.waiting();
+    fn expanded_header(&mut self) -> Option<(Header, usize)> {
+        let waiting = self.expander.as_ref()?.waiting();
         if waiting.len() < Header::BYTES {
-            return Ok(None);
+            return None;
         }
-        let header = Header::decode(&mut Bytes::new(waiting, self.offset, self.endian())).map_err(self.malformed())?;
+        let header = Header::decode(&mut Bytes::new(waiting, self.offset, self.endian())).ok();
+        let Some(header) = header.filter(|&header| resync::is_sound(header) || resync::may_be_newer(header)) else {
+            // The file's own headers are whole, so the compressed bytes are not: what else they become is not to be trusted.
+            self.lose_frame(self.offset, 0);
+            return None;
+        };
         // The rest of it is in the next compressed record.
         let is_whole = waiting.len() >= usize::from(header.size);
-        Ok(is_whole.then(|| (header, usize::from(header.size) - Header::BYTES)))
+        is_whole.then(|| (header, usize::from(header.size) - Header::BYTES))
     }
 
     /// Handles records that are about the file itself; true if there is nothing in it for others. Its body was read last.
@@ -398,7 +429,12 @@ impl<R: Read> Walker<R> {
         let body = self.reader.last().to_vec();
         let mut bytes = Bytes::new(&body, offset, endian);
         match header.kind {
-            kind::HEADER_ATTR => self.take_attr(&mut bytes).map(|()| true),
+            kind::HEADER_ATTR => {
+                if let Err(error) = self.take_attr(&mut bytes) {
+                    self.problems.push(format!("an event's description is damaged ({error})"));
+                }
+                Ok(true)
+            }
             kind::HEADER_FEATURE => {
                 let taken = bytes
                     .u64("a feature's number")
@@ -416,9 +452,15 @@ impl<R: Read> Walker<R> {
                 Ok(true)
             }
             kind::HEADER_TRACING_DATA => self.skip_tracing_data(&mut bytes).map(|()| true),
-            kind::COMPRESSED | kind::COMPRESSED2 => self.expand(header.kind, &mut bytes).map(|()| true),
+            kind::COMPRESSED | kind::COMPRESSED2 => {
+                self.expand(header.kind, &mut bytes, at);
+                Ok(true)
+            }
             kind::AUXTRACE => {
-                let size = bytes.u64("the size of a trace").map_err(self.malformed())?;
+                let size = bytes.u64("the size of a trace").unwrap_or(u64::MAX);
+                if size > AUX_MAX || self.end < u64::MAX && size > self.end.saturating_sub(self.offset) {
+                    return self.skip_trace(at).map(|()| true);
+                }
                 self.read_aux(size, offset)?;
                 // What was read last is not the record any more.
                 self.buffer = body;
@@ -429,16 +471,16 @@ impl<R: Read> Walker<R> {
         }
     }
 
-    fn take_attr(&mut self, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
-        let attr = EventAttr::decode(bytes).map_err(self.malformed())?;
+    fn take_attr(&mut self, bytes: &mut Bytes<'_>) -> Result<(), DecodeError> {
+        let attr = EventAttr::decode(bytes)?;
         let count = bytes.left() as u64 / 8;
-        let ids = bytes.words(count, "ids").map_err(self.malformed())?;
+        let ids = bytes.words(count, "ids")?;
         self.add_event(attr, ids.iter().collect());
         Ok(())
     }
 
     fn skip_tracing_data(&mut self, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
-        let size = bytes.u32("the size of the tracing data").map_err(self.malformed())?;
+        let Ok(size) = bytes.u32("the size of the tracing data") else { return Ok(()) };
         let mut left = u64::from(size).next_multiple_of(8);
         while left > 0 {
             let step = left.min(1 << 16);
@@ -450,27 +492,134 @@ impl<R: Read> Walker<R> {
         Ok(())
     }
 
-    fn expand(&mut self, kind: u32, bytes: &mut Bytes<'_>) -> Result<(), FileError> {
-        let offset = bytes.offset();
+    fn expand(&mut self, kind: u32, bytes: &mut Bytes<'_>, at: u64) {
+        let length = self.offset - at;
         let mut piece = bytes.rest();
         if kind == kind::COMPRESSED2 {
-            let size = bytes.u64("the size of compressed records").map_err(self.malformed())?;
-            piece = bytes.take(size, "compressed records").map_err(self.malformed())?;
+            let mut inner = Bytes::new(piece, bytes.offset(), self.endian());
+            let taken =
+                inner.u64("the size of compressed records").and_then(|size| inner.take(size, "compressed records"));
+            let Ok(taken) = taken else { return self.lose_frame(at, length) };
+            piece = taken;
         }
-        let path = self.path.clone();
-        let fail = |why| FileError::Compressed { path, offset, why };
+        if self.is_frame_lost {
+            if !piece.starts_with(&FRAME_MAGIC) {
+                return self.damage.more(length, 1);
+            }
+            self.is_frame_lost = false;
+            self.expander = None;
+        }
+        let begins = piece.starts_with(&FRAME_MAGIC);
+        let is_expanded = self.push(piece)
+            || begins && {
+                // perf never ends a frame; where another one begins, the one before is over.
+                self.expander = None;
+                self.push(piece)
+            };
+        if !is_expanded {
+            self.lose_frame(at, length);
+        }
+    }
+
+    /// Expands a piece; false if it is none of the frame that goes on.
+    fn push(&mut self, piece: &[u8]) -> bool {
         let expander = match &mut self.expander {
             Some(expander) => Ok(expander),
             none => Expander::new().map(|expander| none.insert(expander)),
         };
-        expander.and_then(|expander| expander.push(piece)).map_err(fail)
+        expander.and_then(|expander| expander.push(piece)).is_ok()
+    }
+
+    /// A compressed piece of `bytes` bytes at `at` is damaged: what follows up to the next frame is lost with it.
+    fn lose_frame(&mut self, at: u64, bytes: u64) {
+        self.expander = None;
+        self.is_frame_lost = true;
+        self.damage.add(at, bytes, u64::from(bytes > 0));
+    }
+
+    /// Whether a record of a type that is not known here is one of a newer kernel or perf: then others follow it.
+    fn is_newer(&mut self, header: Header) -> Result<bool, FileError> {
+        if !resync::may_be_newer(header) {
+            return Ok(false);
+        }
+        self.records_follow(usize::from(header.size) - Header::BYTES)
+    }
+
+    /// Whether records begin so many bytes further on, or the file ends there.
+    fn records_follow(&mut self, further: usize) -> Result<bool, FileError> {
+        let (window, is_all) = Walker::window(&mut self.reader, &self.path, self.offset, self.end)?;
+        let Some(rest) = window.get(further..) else { return Ok(false) };
+        Ok(rest.is_empty() && is_all || resync::begins(&self.session, rest, is_all))
+    }
+
+    /// What comes next, without taking it, and whether that is all there is.
+    fn window<'a>(reader: &'a mut Block<R>, path: &Path, offset: u64, end: u64) -> Result<(&'a [u8], bool), FileError> {
+        let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(WINDOW);
+        let window = reader.peek(left);
+        let window = window.map_err(|source| FileError::Io { path: path.to_owned(), offset, source })?;
+        let is_all = window.len() < left || offset.saturating_add(left as u64) >= end;
+        Ok((window, is_all))
+    }
+
+    /// Goes on behind a damaged header, which was read last: behind its record, if others follow that, else where records begin again.
+    #[cold]
+    fn skip_damage(&mut self, header: Option<Header>) -> Result<(), FileError> {
+        let at = self.offset - Header::BYTES as u64;
+        let body = header.map_or(0, |header| usize::from(header.size) - Header::BYTES);
+        if header.is_some() && self.records_follow(body)? {
+            self.fill(body)?;
+            self.damage.add(at, self.offset - at, 1);
+            return Ok(());
+        }
+        self.reader.put_back();
+        self.offset = at;
+        self.damage.add(at, 0, 0);
+        self.scan(1)?;
+        self.damage.more(self.offset - at, 0);
+        Ok(())
+    }
+
+    /// Goes on where records begin, `least` bytes further on or behind that; false, at the end, if they do not.
+    fn scan(&mut self, least: usize) -> Result<bool, FileError> {
+        let mut from = least;
+        loop {
+            let (window, is_all) = Walker::window(&mut self.reader, &self.path, self.offset, self.end)?;
+            let until = if is_all { window.len() } else { window.len() - resync::CHAIN_BYTES };
+            let found = resync::find(&self.session, window, from, until, is_all);
+            let skipped = found.unwrap_or(until);
+            self.fill(skipped)?;
+            if found.is_some() || is_all {
+                return Ok(found.is_some());
+            }
+            from = 0;
+        }
+    }
+
+    /// The record at `at` is longer than the file: either the file is cut, or the record's size is damaged and others follow.
+    #[cold]
+    fn skip_cut(&mut self, at: u64) -> Result<(), FileError> {
+        self.torn_at = None;
+        if self.scan(0)? {
+            self.damage.add(at, self.offset - at, 1);
+            return Ok(());
+        }
+        self.torn_at = Some(self.offset);
+        self.end = self.offset;
+        Ok(())
+    }
+
+    /// The trace behind the AUXTRACE record at `at` cannot be as long as that says.
+    #[cold]
+    fn skip_trace(&mut self, at: u64) -> Result<(), FileError> {
+        let is_cut = !self.scan(0)?;
+        if is_cut {
+            self.torn_at = Some(self.offset);
+        }
+        self.damage.add(at, self.offset - at, 1);
+        Ok(())
     }
 
     fn read_aux(&mut self, size: u64, offset: u64) -> Result<(), FileError> {
-        if size > AUX_MAX {
-            let fault = Fault::Value { what: "the size of a trace", value: size };
-            return Err(self.malformed()(DecodeError { offset, fault }));
-        }
         let mut left = size as usize;
         while left > 0 {
             let step = left.min(AUX_STEP);

@@ -189,12 +189,14 @@ fn spec(truth: &Truth) -> SampleSpec {
 pub fn ibs(count: u64) -> DataFile {
     let endian = Endian::Little;
     let attr = attr(11, sample::CPU | sample::PERIOD | sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
+    // Counts micro-operations, not cycles.
+    let attr = EventAttr { config: 1 << 19, ..attr };
     let mut records = beginning(&attr, endian);
     for truth in truth(count) {
         let mut raw = Out::new(endian);
         raw.u32(caps::ZEN4 | 0xff);
         // IbsOpCtl, IbsOpRip, IbsOpData: 20 cycles from completion to retirement, 330 from the tag on.
-        raw.words(&[0x2_0271, truth.ip, 20 | 330 << 16]);
+        raw.words(&[0xa_0271, truth.ip, 20 | 330 << 16]);
         let source = match truth.level {
             Level::L3 => 1,
             Level::Ram => 3 | u64::from(truth.is_remote) << 4,
@@ -219,7 +221,7 @@ pub fn ibs(count: u64) -> DataFile {
         let spec = SampleSpec { raw: raw.bytes, ip: truth.ip + 3, data_src: 1, ..spec(&truth) };
         records.push(spec.encode(&attr, endian));
     }
-    let features = features(endian, (11, "ibs_op"), "perf record -e ibs_op// -R -d -- /synthetic/program");
+    let features = features(endian, (11, "ibs_op"), "perf record -e ibs_op/cnt_ctl=1/ -R -d -- /synthetic/program");
     DataFile { endian, events: vec![(attr, IDS.to_vec())], records, features }
 }
 
