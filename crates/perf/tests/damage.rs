@@ -106,7 +106,7 @@ fn records_go_on_behind_a_long_stretch() {
     let recording = faults(COUNT);
     let (first, rest) = recording.records.split_at(100);
     let hole = vec![0x5a; (3 << 20) + 5];
-    let records = [first, &[hole.clone()], rest].concat();
+    let records = [first, std::slice::from_ref(&hole), rest].concat();
     let broken = DataFile { records, ..recording };
     for (whole, is_pipe) in [(broken.file(), false), (broken.stream(), true)] {
         let (found, damage, torn) = walk(&whole, is_pipe);

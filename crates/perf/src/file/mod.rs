@@ -44,7 +44,8 @@ pub enum FileError {
     #[error("{}: is empty: perf wrote nothing into it, or its copy failed; record again, and end perf with Ctrl-C rather than `kill -9`", .0.display())]
     Empty(PathBuf),
     /// The format before Linux 3.4.
-    #[error("{}: is a recording in version 1 of the format (PERFFILE), which perf wrote before Linux 3.4 and which is not read here; record again with a newer perf", .0.display())]
+    #[error("{}: is in version 1 of the format (PERFFILE), which perf wrote before Linux 3.4 and which is not read here; record again with a newer perf",
+        .0.display())]
     Version1(PathBuf),
     /// A packed file.
     #[error("{}: was compressed as a whole by {tool}: unpack it first (`{command} <FILE >unpacked.data`)", path.display())]

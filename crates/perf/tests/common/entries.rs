@@ -139,6 +139,7 @@ fn walk<R: std::io::Read>(mut walker: Walker<R>, length: usize) -> u64 {
         }
     }
     assert!(walker.torn_at().is_none_or(|at| at <= length as u64));
+    assert!(walker.damage().bytes <= length as u64, "{:?}", walker.damage());
     count
 }
 
