@@ -178,21 +178,87 @@ fn what_is_no_sound_recording_is_refused_by_name() {
         assert!(!output.exists(), "something was left behind");
     };
     let whole = fs::read(testdata("perf/callgraph.data")).expect("the recording");
-    refuse(b"", &["is no perf.data"]);
+    refuse(b"", &["is empty", "record again"]);
+    refuse(b"PERFFILE\x68\0\0\0\0\0\0\0", &["version 1", "newer perf"]);
+    refuse(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], &["by gzip", "gunzip <FILE"]);
     refuse(b"<html>not a recording</html>", &["is no perf.data", "perf record"]);
     refuse(&whole[..50], &["at byte", "cannot be read"]);
     let mut damaged = whole.clone();
     damaged[8] = 99;
     refuse(&damaged, &["at byte", "header's size"]);
-    // A record that claims to be smaller than its own header: the next one cannot be found.
-    let first = usize::try_from(u64::from_le_bytes(whole[40..48].try_into().unwrap())).unwrap();
-    let mut damaged = whole.clone();
-    damaged[first + 6] = 3;
-    damaged[first + 7] = 0;
-    refuse(&damaged, &["at byte", "a record's size cannot be 3", "damaged"]);
     let folder_input = run(&["import", folder.path().to_str().expect("UTF-8")]);
     assert_eq!(folder_input.code, 1);
     assert!(folder_input.stderr.contains("is a folder without the file `data`"), "{}", folder_input.stderr);
+}
+
+/// A record that claims to be smaller than its own header costs itself: what follows is found again, and the report says what is missing.
+#[test]
+fn a_damaged_record_costs_itself_and_is_told() {
+    let folder = scratch();
+    let whole = fs::read(testdata("perf/callgraph.data")).expect("the recording");
+    let (sound, _) = imported(&testdata("perf/callgraph.data"), folder.path());
+    let first = usize::try_from(u64::from_le_bytes(whole[40..48].try_into().expect("eight"))).expect("a place");
+    let mut damaged = whole.clone();
+    let second = first + usize::from(u16::from_le_bytes(damaged[first + 6..first + 8].try_into().expect("two")));
+    damaged[second + 6] = 3;
+    damaged[second + 7] = 0;
+    let input = folder.path().join("damaged.data");
+    fs::write(&input, damaged).expect("a file");
+    let (meta, report) = imported(&input, folder.path());
+    assert_eq!(meta["import"]["damaged_places"], 1, "{}", meta["import"]);
+    let missing = sound["import"]["samples"].as_u64().unwrap_or(0) - meta["import"]["samples"].as_u64().unwrap_or(0);
+    assert!(missing <= 1, "{missing} samples are gone");
+    assert!(
+        meta["notes"].to_string().contains(&format!("damaged.data: damaged in 1 place, the first at byte {second}"))
+    );
+    assert!(report["limits"].to_string().contains("1 records of perf, or damaged stretches of them, are missing"));
+}
+
+/// Samples of cycles that have addresses: the report says what was sampled, and claims nothing about accesses in any form.
+#[test]
+fn samples_of_cycles_make_no_claims_about_accesses() {
+    let folder = scratch();
+    let mut bytes = fs::read(testdata("perf-streams/page-faults.data")).expect("the recording");
+    let attrs = usize::try_from(u64::from_le_bytes(bytes[24..32].try_into().expect("eight"))).expect("a place");
+    // The event becomes `cycles`: hardware event 0.
+    bytes[attrs..attrs + 4].fill(0);
+    bytes[attrs + 8..attrs + 16].fill(0);
+    let input = folder.path().join("cycles.data");
+    fs::write(&input, bytes).expect("a file");
+    let (meta, report) = imported(&input, folder.path());
+    assert_eq!((&meta["import"]["accesses"], &meta["import"]["other_events"]), (&0.into(), &560.into()));
+    assert_eq!(report["headline"]["totals"], Value::Null);
+    assert_eq!(report["headline"]["verdict"], "not-sampled");
+    assert_eq!((&report["matrix"], &report["links"]), (&Value::Null, &Value::Null));
+    let sampled = &report["recording"]["sampled_events"][0];
+    assert_eq!(
+        (&sampled["event"], &sampled["samples"], &sampled["unit"]),
+        (&"cycles".into(), &560.into(), &"cycles".into())
+    );
+    let trace = folder.path().join("t.numatrace");
+    let trace = trace.to_str().expect("UTF-8");
+    let page = folder.path().join("page.html");
+    let text = run(&["report", trace, "--html", page.to_str().expect("UTF-8")]).succeeded().stdout;
+    assert!(text.contains("unknown: no event of memory accesses was sampled"), "{text}");
+    assert!(text.contains("560 samples of `cycles` for 560 cycles"), "{text}");
+    assert!(!text.contains("OBJECTS") && !text.contains(" remote"), "{text}");
+    let page = fs::read_to_string(page).expect("the page");
+    assert!(page.contains("Nothing is known of memory accesses"), "the page's summary");
+    let check = run(&["check", "--max-remote", "90%", "--trace", trace]);
+    assert_ne!(check.code, 0, "a limit on what nobody knows was kept: {}", check.stdout);
+}
+
+/// Page faults are first touches: the report of an import speaks of pages as that of engine `fault` does.
+#[test]
+fn imported_page_faults_are_reported_as_first_touches() {
+    let folder = scratch();
+    let trace = folder.path().join("f.numatrace");
+    let trace = trace.to_str().expect("UTF-8");
+    let input = testdata("perf-streams/page-faults.data");
+    run(&["import", "-q", "-o", trace, input.to_str().expect("UTF-8")]).succeeded();
+    let text = run(&["report", trace]).succeeded().stdout;
+    assert!(text.contains("Touched first") && text.contains("OBJECTS BY PAGES"), "{text}");
+    assert!(!text.contains("memory accesses ("), "{text}");
 }
 
 /// `perf record --threads` writes a folder: one file with the facts, and one per thread with records only.

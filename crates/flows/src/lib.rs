@@ -27,4 +27,4 @@ pub use model::{
     Thread,
 };
 pub use named::{NameError, Named};
-pub use trace::{Losses, Tables, Trace};
+pub use trace::{Evidence, Losses, Tables, Trace};

@@ -271,6 +271,14 @@ fn placements(columns: PlacementColumns) -> Vec<Placement> {
     rows.collect()
 }
 
+/// What importing could not read.
+fn unread(meta: &Meta) -> u64 {
+    let import = meta.more.get("import");
+    let count =
+        |name: &str| import.and_then(|import| import.get(name)).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    count("lost_records").saturating_add(count("undecodable_records")).saturating_add(count("damaged_places"))
+}
+
 fn losses(meta: &Meta) -> Losses {
     let losses = &meta.losses;
     let more = |name: &str| losses.more.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -289,5 +297,6 @@ fn losses(meta: &Meta) -> Losses {
         accesses_without_home: more("accesses_without_home"),
         unmatched_frees: more("unmatched_frees"),
         inconsistent_records: more("inconsistent_records"),
+        unread: unread(meta),
     }
 }

@@ -71,13 +71,27 @@ pub struct Losses {
     pub unmatched_frees: u64,
     /// Records that contradict each other or name ids that do not exist; skipped.
     pub inconsistent_records: u64,
+    /// Of an imported recording: records that perf lost or that cannot be decoded, and damaged stretches of any number of records.
+    pub unread: u64,
+}
+
+/// What a trace's samples are evidence of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Memory accesses.
+    Accesses,
+    /// Page faults: first touches, and uses at rates that say nothing of memory traffic.
+    PageFaults,
+    /// Nothing about memory: an imported recording of other events (cycles, instructions).
+    Other,
 }
 
 impl Losses {
     /// Whether records are missing, so that totals are lower bounds.
     #[must_use]
     pub fn records_lost(&self) -> bool {
-        self.ring_full + self.no_slot + self.stopped + self.after_end + self.damaged_chunks + self.torn_chunks > 0
+        let rings = self.ring_full + self.no_slot + self.stopped + self.after_end;
+        rings + self.damaged_chunks + self.torn_chunks + self.unread > 0
     }
 }
 
@@ -296,6 +310,12 @@ impl Trace {
         holds_faults(&self.meta)
     }
 
+    /// What its samples are evidence of. Where that is other than accesses, no figure about accesses is known.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        evidence(&self.meta)
+    }
+
     /// Pages that got a home or changed it, in order, where accesses are page faults; of other traces none are kept in memory.
     #[must_use]
     pub fn placements(&self) -> &[Placement] {
@@ -329,7 +349,17 @@ impl Trace {
 
 /// See [`Trace::holds_faults`].
 pub(crate) fn holds_faults(meta: &Meta) -> bool {
-    meta.engine == "fault"
+    evidence(meta) == Evidence::PageFaults
+}
+
+/// See [`Trace::evidence`].
+fn evidence(meta: &Meta) -> Evidence {
+    let told = meta.more.get("evidence").and_then(serde_json::Value::as_str);
+    match (meta.engine.as_str(), told) {
+        ("fault", _) | ("import", Some("page-faults")) => Evidence::PageFaults,
+        ("import", Some("none")) => Evidence::Other,
+        _ => Evidence::Accesses,
+    }
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {

@@ -1,5 +1,6 @@
 //! What the first three lines of a report say.
 
+use numapilot_flows::Evidence;
 use serde::Serialize;
 
 use crate::context::Analysis;
@@ -23,6 +24,8 @@ pub struct Headline {
 pub enum Verdict {
     /// No memory access was seen.
     NothingSeen,
+    /// No event of memory accesses was sampled: nothing is known of them.
+    NotSampled,
     /// Few remote accesses and balanced controllers.
     NothingToFix,
     /// Accesses travel.
@@ -52,7 +55,9 @@ impl Analysis<'_> {
         let top = sites.iter().find(|row| row.key != RowKey::Unknown).cloned();
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
         let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
+        let is_sampled = self.trace.evidence() != Evidence::Other;
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
+            _ if !is_sampled => Verdict::NotSampled,
             (false, _, _) => Verdict::NothingSeen,
             (true, false, false) => Verdict::NothingToFix,
             (true, true, false) => Verdict::Remote,

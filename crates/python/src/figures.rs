@@ -1,6 +1,6 @@
 //! Figures: estimates with their intervals, statistics over a filter, the report and its drill-down.
 
-use numapilot_flows::{Filter, Named};
+use numapilot_flows::{Evidence, Filter, Named};
 use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
 use numapilot_report::json;
 use numapilot_report::text::{self, Look};
@@ -54,6 +54,15 @@ pub struct PyStatistics {
     share: PyEstimate,
 }
 
+impl PyStatistics {
+    /// Of a recording of other events: no sample, and figures that are no number.
+    fn unknown() -> PyStatistics {
+        let unknown = PyEstimate { value: f64::NAN, low: f64::NAN, high: f64::NAN };
+        let [accesses, remote, writes, share] = [unknown; 4];
+        PyStatistics { samples: 0, remote_samples: 0, write_samples: 0, accesses, remote, writes, share }
+    }
+}
+
 #[pymethods]
 impl PyStatistics {
     fn __repr__(&self) -> String {
@@ -71,6 +80,9 @@ impl PyStatistics {
 
 /// Over what the filter lets pass.
 pub fn statistics(opened: &Opened, filter: &Filter) -> PyStatistics {
+    if opened.evidence() == Evidence::Other {
+        return PyStatistics::unknown();
+    }
     let found = Statistics::of(opened, filter);
     PyStatistics {
         samples: found.samples,
@@ -107,6 +119,9 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>) -> String {
         Some(touches) => text::touches(&touches, analysis.nodes()),
         None => text::headline(&analysis.headline(), analysis.nodes(), look),
     };
+    if opened.evidence() == Evidence::Other {
+        return [head, text::heading(&opened.heading, look)].join("\n");
+    }
     let objects = text::objects(&analysis.sites(), analysis.nodes(), ROWS, look);
     [head, text::heading(&opened.heading, look), objects].join("\n")
 }

@@ -36,6 +36,9 @@ pub struct Heading {
     pub object_count: usize,
     /// Remarks: why no better engine was taken, what a script's interpreter is, how the program ended.
     pub notes: Vec<String>,
+    /// Of an imported recording: the events that have samples, what each sampled and what it counts.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub sampled_events: Value,
     /// What got lost.
     pub losses: Losses,
 }
@@ -70,6 +73,7 @@ impl Heading {
             thread_count: trace.threads().len(),
             object_count: trace.objects().len(),
             notes,
+            sampled_events: meta.more.get("sampled_events").cloned().unwrap_or_default(),
             losses: trace.losses().clone(),
         }
     }
@@ -121,6 +125,7 @@ impl Heading {
             (losses.accesses_without_home, "sampled accesses hit pages of unknown home"),
             (losses.unmatched_frees, "frees were of blocks allocated before recording began"),
             (losses.inconsistent_records, "records contradicted each other and were skipped"),
+            (losses.unread, "records of perf, or damaged stretches of them, are missing: the notes say why"),
         ];
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
     }
@@ -152,6 +157,7 @@ mod tests {
             accesses_without_home: 1,
             unmatched_frees: 1,
             inconsistent_records: 1,
+            unread: 1,
         };
         heading.losses = losses;
         assert_eq!(heading.limits().len(), number);

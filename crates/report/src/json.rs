@@ -1,10 +1,12 @@
 //! The same reports for programs. Field names carry their units; shares lie between 0 and 1; every estimate is
 //! `{value, low, high}` with a 95 % interval (a point where it was counted). Per-node lists follow `nodes`.
 
+use numapilot_flows::Evidence;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::LinkTraffic;
 use numapilot_insight::StackRow;
+use numapilot_insight::Verdict;
 use serde_json::Value;
 use serde_json::json;
 
@@ -29,6 +31,14 @@ pub fn base(heading: &Heading, analysis: &Analysis<'_>) -> Value {
 #[must_use]
 pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic], top: usize) -> Value {
     let mut value = base(heading, analysis);
+    if analysis.trace().evidence() == Evidence::Other {
+        // Nothing was sampled that could tell of accesses: their number is not 0 but unknown.
+        value["headline"] = json!({ "totals": null, "top": null, "verdict": Verdict::NotSampled });
+        value["matrix"] = Value::Null;
+        value["links"] = Value::Null;
+        value["sites"] = json!([]);
+        return value;
+    }
     value["headline"] = json!(analysis.headline());
     value["matrix"] = json!(analysis.matrix());
     value["links"] = json!(links);

@@ -3,6 +3,7 @@
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use numapilot_flows::Evidence;
 use numapilot_flows::Filter;
 use numapilot_flows::Named;
 use numapilot_flows::Trace;
@@ -177,9 +178,14 @@ impl View<'_> {
         parts.push(text::heading(self.heading, look));
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
         // Findings weigh memory accesses, which faults are not.
-        if touches.is_none() && (arguments.findings || self.is_whole()) {
+        let is_of_accesses = touches.is_none() && self.trace.evidence() == Evidence::Accesses;
+        if is_of_accesses && (arguments.findings || self.is_whole()) {
             let body = findings::text(found, self.trace, self.machine, arguments.findings, look);
             parts.push(section("FINDINGS", body));
+        }
+        if self.trace.evidence() == Evidence::Other {
+            // Tables of accesses would be empty, which says "none" of what is not known.
+            return Ok(parts.join("\n"));
         }
         let before = parts.len();
         if let Some(name) = &arguments.object {
@@ -259,7 +265,7 @@ impl View<'_> {
         let mut out = json::overview(self.heading, analysis, &links.unwrap_or_default(), top);
         if let Some(touches) = analysis.touches() {
             out["page_faults"] = value!(touches);
-        } else if arguments.findings || self.is_whole() {
+        } else if self.trace.evidence() == Evidence::Accesses && (arguments.findings || self.is_whole()) {
             out["findings"] = findings::json(found, self.trace, self.machine);
         }
         if let Some(name) = &arguments.object {

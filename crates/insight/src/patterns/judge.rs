@@ -1,5 +1,6 @@
 //! From drafts to findings: which are worth a line, how sure each is, and, where there are none, why.
 
+use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
 use numapilot_traffic::TrafficError;
 
@@ -21,7 +22,12 @@ pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findin
     if !analysis.filter().is_empty() {
         return silent("Patterns and prices are those of a whole recording: leave the filters out.".into());
     }
-    if matches!(engine, "fault" | "track") {
+    let evidence = analysis.trace().evidence();
+    if engine == "import" && evidence == Evidence::PageFaults {
+        return silent("Page faults do not tell how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
+             `perf mem record`.".to_owned());
+    }
+    if evidence == Evidence::PageFaults || engine == "track" {
         return silent(format!(
             "Engine {engine} does not see how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
              `--engine instrument`, or `pmu` where there is one."

@@ -44,7 +44,8 @@ pub struct Finding {
 /// One sentence on the whole, for the top of the page.
 #[must_use]
 pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<Words> {
-    if let Some(words) = nothing_words(found).filter(|_| headline.verdict != Verdict::NothingSeen) {
+    let is_empty = matches!(headline.verdict, Verdict::NothingSeen | Verdict::NotSampled);
+    if let Some(words) = nothing_words(found).filter(|_| !is_empty) {
         return vec![strong(&words)];
     }
     let totals = &headline.totals;
@@ -57,6 +58,12 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     match headline.verdict {
         Verdict::NothingSeen => {
             vec![strong("No memory access was recorded."), plain(" Objects and threads are listed all the same.")]
+        }
+        Verdict::NotSampled => {
+            vec![
+                strong("Nothing is known of memory accesses:"),
+                plain(" no event of them was sampled. The notes say what was."),
+            ]
         }
         Verdict::NothingToFix => {
             vec![

@@ -7,6 +7,7 @@ use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
 use numapilot_insight::Matrix;
 use numapilot_insight::ThreadRow;
+use numapilot_insight::Verdict;
 use numapilot_insight::cube::Cube;
 use numapilot_insight::cube::Grain;
 use numapilot_machine::Machine;
@@ -158,6 +159,9 @@ fn machine(machine: &Machine) -> Value {
 
 /// The first screen for those who run no scripts.
 fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::Finding]) -> Vec<String> {
+    if headline.verdict == Verdict::NotSampled {
+        return vec![findings::text(verdict)];
+    }
     let totals = &headline.totals;
     let figures = format!(
         "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",

@@ -24,6 +24,12 @@ const COMMAND_LINES: usize = 4;
 #[must_use]
 pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let totals = &headline.totals;
+    if headline.verdict == Verdict::NotSampled {
+        return "Remote accesses       unknown: no event of memory accesses was sampled (the notes say what was)\n\
+                Controller imbalance  unknown\n\
+                Top object            unknown\n"
+            .to_owned();
+    }
     if headline.verdict == Verdict::NothingSeen {
         return "Remote accesses       none seen: this recording holds no memory accesses\n\
                 Controller imbalance  -\n\

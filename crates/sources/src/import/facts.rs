@@ -6,12 +6,29 @@ use std::path::Path;
 
 use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
-use numapilot_perf::abi::{event_type, software};
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
 use numapilot_trace::chunk::SessionStart;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::sampled::{EventFact, MemoryBlocks, Places};
+use super::events::EventKind;
+use super::{command, events};
+use crate::sampled::{EventCounts, MemoryBlocks, Places};
+
+/// What the samples of one event are, for `meta.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct SampledEvent {
+    /// Its name.
+    pub event: String,
+    /// What they are.
+    pub kind: EventKind,
+    /// How many.
+    pub samples: u64,
+    /// What they stand for together, in `unit`.
+    pub period: u64,
+    /// What the event counts.
+    pub unit: String,
+}
 
 /// Facts about a recording.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +48,7 @@ impl Facts {
     pub fn of<R: Read>(walker: &Walker<R>, id_cpus: &HashMap<u64, u32>) -> Facts {
         let features = walker.features().clone();
         let attrs = walker.session().events().to_vec();
-        let events = attrs.iter().map(|attr| event_fact(attr, &features)).collect();
+        let events = attrs.iter().enumerate().map(|(index, attr)| events::fact(attr, index, &features)).collect();
         let mut places = Places { events, ..Places::default() };
         for node in &features.nodes {
             let cpus = parse_cpu_list(&node.cpus).unwrap_or_default();
@@ -67,7 +84,7 @@ impl Facts {
         SessionStart {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             engine: "import".to_owned(),
-            command: self.command(),
+            command: command::program(&features.command).unwrap_or_default().to_vec(),
             start_unix_ns: features.wall_clock.map_or(0, |(wall, clock)| wall.wrapping_sub(clock).wrapping_add(origin)),
             start_order: origin,
             order_khz: 1_000_000,
@@ -87,13 +104,20 @@ impl Facts {
         names.into_iter().find(|name| name.starts_with("emulated_"))
     }
 
-    /// The program that was recorded: what stands after `--` in perf's own command line, else all of that.
-    pub fn command(&self) -> Vec<String> {
-        let line = &self.features.command;
-        match line.iter().position(|word| word == "--") {
-            Some(at) if at + 1 < line.len() => line[at + 1..].to_vec(),
-            _ => line.clone(),
-        }
+    /// What was sampled: the events that have samples.
+    pub fn sampled(&self, by_event: &[EventCounts]) -> Vec<SampledEvent> {
+        let rows = by_event.iter().enumerate().filter(|(_, counts)| counts.samples > 0);
+        let row = |(index, counts): (usize, &EventCounts)| {
+            let attr = self.attrs.get(index)?;
+            Some(SampledEvent {
+                event: events::name(attr, index, &self.features),
+                kind: events::kind(self.places.events.get(index).copied().unwrap_or_default(), counts.accesses),
+                samples: counts.samples,
+                period: counts.period,
+                unit: events::unit(attr, index, &self.features),
+            })
+        };
+        rows.filter_map(row).collect()
     }
 
     /// Facts about the host, for `meta.json`.
@@ -117,7 +141,7 @@ impl Facts {
     /// The events, for `meta.json`.
     pub fn event_list(&self) -> Value {
         let rows = self.attrs.iter().enumerate().map(|(index, attr)| {
-            let name = self.features.event_names.get(index).map(|(name, _)| name.as_str());
+            let name = events::recorded_name(index, &self.features);
             json!({
                 "name": name, "type": attr.kind, "pmu": self.features.pmu_name(attr.kind), "config": attr.config,
                 "period": attr.period(), "frequency_hz": attr.is_freq().then_some(attr.period_or_freq),
@@ -125,15 +149,6 @@ impl Facts {
             })
         });
         rows.collect()
-    }
-}
-
-fn event_fact(attr: &EventAttr, features: &Features) -> EventFact {
-    let faults = [software::PAGE_FAULTS, software::PAGE_FAULTS_MIN, software::PAGE_FAULTS_MAJ];
-    EventFact {
-        is_fault: attr.kind == event_type::SOFTWARE && faults.contains(&attr.config),
-        is_ibs: features.pmu_name(attr.kind) == Some("ibs_op"),
-        is_helper: false,
     }
 }
 

@@ -4,7 +4,11 @@
 //! to the join: the recording stays where it is, so nothing is kept twice. What it does not hold stays unknown, and is told in
 //! [`Imported::notes`].
 
+mod command;
+mod events;
 mod facts;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::HashMap;
@@ -208,13 +212,28 @@ impl<R: Read + Send> RecordSource for Import<R> {
     }
 
     fn end(&mut self) -> SessionEnd {
-        let counts = self.begun.as_ref().map_or_else(Counts::default, |(samples, _)| samples.counts());
-        let counts =
-            Counts { undecodable: self.undecodable, aux_bytes_unread: self.queue.aux_bytes_unread(), ..counts };
+        let begun = self.begun.as_ref();
+        let counts = begun.map_or_else(Counts::default, |(samples, _)| samples.counts());
+        let by_event = begun.map_or_else(Vec::new, |(samples, _)| samples.by_event().to_vec());
+        let damage = self.walker.damage();
+        let counts = Counts {
+            undecodable: self.undecodable,
+            aux_bytes_unread: self.queue.aux_bytes_unread(),
+            damaged_places: damage.places,
+            damaged_bytes: damage.bytes,
+            damaged_records: damage.records,
+            ..counts
+        };
         // A stream tells its facts anywhere; files did at the start.
         let facts = Facts::of(&self.walker, &self.id_cpus);
-        let notes = words::notes(&facts, &counts, &self.walker, self.first_bad.as_deref());
-        let more = [("notes", serde_json::json!(notes)), ("import", words::counts(&counts))];
+        let sampled = facts.sampled(&by_event);
+        let notes = words::notes(&facts, (&counts, &sampled), &self.walker, self.first_bad.as_deref());
+        let more = [
+            ("notes", serde_json::json!(notes)),
+            ("import", words::counts(&counts)),
+            ("sampled_events", serde_json::json!(sampled)),
+            ("evidence", words::evidence(&counts, &sampled).into()),
+        ];
         self.imported = Imported { counts, notes };
         SessionEnd {
             end_order: self.last_time,

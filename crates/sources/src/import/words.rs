@@ -3,20 +3,29 @@
 use std::io::Read;
 
 use numapilot_perf::abi::sample;
-use numapilot_perf::file::Walker;
+use numapilot_perf::file::{Damage, Walker};
 use serde_json::{Value, json};
 
 use super::Counts;
-use super::facts::Facts;
+use super::command;
+use super::events::EventKind;
+use super::facts::{Facts, SampledEvent};
 
 /// The counts, for `meta.json`.
 pub(super) fn counts(counts: &Counts) -> Value {
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address,
         "kernel_addresses": counts.kernel_addresses, "without_thread": counts.without_thread,
-        "answered_by_caches": counts.cached, "with_latency": counts.with_latency, "with_home": counts.with_home,
+        "other_events": counts.other_events, "device_accesses": counts.device,
+        "answered_by_caches": counts.core_cached + counts.shared_cached,
+        "answered_by_core_caches": counts.core_cached, "answered_by_shared_cache": counts.shared_cached,
+        "cache_to_cache": counts.transfers, "cache_to_cache_other_node": counts.transfers_other_node,
+        "cache_to_cache_own_node": counts.transfers_own_node, "level_unknown": counts.level_unknown,
+        "of_unknown_weight": counts.of_unknown_weight, "with_latency": counts.with_latency, "with_home": counts.with_home,
         "home_by_first_touch": counts.home_by_first_touch, "page_faults": counts.faults, "with_cpu": counts.with_cpu,
-        "cpu_by_event_id": counts.cpu_by_id, "undecodable_records": counts.undecodable, "lost_records": counts.lost,
+        "cpu_by_event_id": counts.cpu_by_id, "undecodable_records": counts.undecodable,
+        "damaged_places": counts.damaged_places, "damaged_bytes": counts.damaged_bytes,
+        "damaged_records": counts.damaged_records, "lost_records": counts.lost,
         "throttled": counts.throttled, "aux_buffers_cut": counts.aux_flagged, "aux_bytes_unread": counts.aux_bytes_unread,
     })
 }
@@ -24,7 +33,7 @@ pub(super) fn counts(counts: &Counts) -> Value {
 /// Everything that a reader of the trace must know to read it right.
 pub(super) fn notes<R: Read>(
     facts: &Facts,
-    counts: &Counts,
+    (counts, sampled): (&Counts, &[SampledEvent]),
     walker: &Walker<R>,
     first_bad: Option<&str>,
 ) -> Vec<String> {
@@ -37,7 +46,14 @@ pub(super) fn notes<R: Read>(
     notes.push(
         "imported from perf: it records neither allocations nor unmappings, so heap blocks appear as `allocator` or as anonymous memory".to_owned(),
     );
-    kinds(counts, &mut notes);
+    if command::program(&facts.features.command).is_none() {
+        let line = facts.features.command.join(" ");
+        notes.push(format!(
+            "which program was recorded is not known: perf's command line has options that are not known here: `{line}`"
+        ));
+    }
+    kinds(counts, sampled, &mut notes);
+    levels(counts, &mut notes);
     lacking(facts, counts, &mut notes);
     losses(counts, &mut notes);
     if let Some(bad) = first_bad {
@@ -47,6 +63,15 @@ pub(super) fn notes<R: Read>(
         ));
     }
     let path = walker.path().display();
+    let damage = walker.damage();
+    if let Some(at) = damage.first_at {
+        let Damage { places, bytes, records, .. } = damage;
+        notes.push(format!(
+            "{path}: damaged in {places} {}, the first at byte {at}: {bytes} bytes were skipped, in them {records} whole records and an unknown number of \
+             others; what comes before and after is here. Record again, or copy the file again if it came from another machine",
+            if places == 1 { "place" } else { "places" }
+        ));
+    }
     if walker.was_killed() {
         notes.push(format!("{path}: perf was killed before it could complete the file; what it had written is here"));
     }
@@ -57,11 +82,40 @@ pub(super) fn notes<R: Read>(
     notes
 }
 
+/// What the recording's samples are evidence of, for `meta.json`: `accesses`, `page-faults`, or `none` of memory accesses.
+pub(super) fn evidence(counts: &Counts, sampled: &[SampledEvent]) -> &'static str {
+    let has = |kind| sampled.iter().any(|event| event.kind == kind);
+    // (Samples of AUX traces belong to no event's own.)
+    let all_events: u64 = sampled.iter().map(|event| event.samples).sum();
+    match () {
+        () if has(EventKind::Accesses) || counts.samples > all_events => "accesses",
+        () if has(EventKind::PageFaults) => "page-faults",
+        () => "none",
+    }
+}
+
 /// What the samples are.
-fn kinds(counts: &Counts, notes: &mut Vec<String>) {
+fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.samples == 0 {
         notes.push("the recording holds no samples".to_owned());
         return;
+    }
+    let others = sampled.iter().filter(|event| event.kind == EventKind::Other);
+    let others: Vec<String> = others
+        .map(|event| format!("{} samples of `{}` for {} {}", event.samples, event.event, event.period, event.unit))
+        .collect();
+    if !others.is_empty() {
+        notes.push(format!(
+            "sampled: {}. This is no event of memory accesses, so these samples say nothing of any; record with `perf mem record`, `-e ibs_op/cnt_ctl=1/` \
+             or `-e arm_spe//`",
+            others.join(", ")
+        ));
+    }
+    if counts.of_unknown_weight > 0 {
+        notes.push(format!(
+            "{} samples of accesses were taken every so many cycles: for how many accesses each stands is not known, so each counts as one",
+            counts.of_unknown_weight
+        ));
     }
     if counts.faults > 0 {
         notes.push(format!(
@@ -78,13 +132,52 @@ fn kinds(counts: &Counts, notes: &mut Vec<String>) {
     if counts.kernel_addresses > 0 {
         notes.push(format!("{} samples touch memory of the kernel and are left out", counts.kernel_addresses));
     }
+    if counts.device > 0 {
+        notes.push(format!(
+            "{} samples reached a device's registers, which are no memory, and are left out",
+            counts.device
+        ));
+    }
     if counts.without_thread > 0 {
         notes.push(format!("{} samples do not tell their thread and are left out", counts.without_thread));
     }
-    if counts.cached > 0 {
+}
+
+/// What answered.
+fn levels(counts: &Counts, notes: &mut Vec<String>) {
+    let Counts { accesses, core_cached, shared_cached, transfers, .. } = *counts;
+    let hits = core_cached + shared_cached;
+    if hits > 0 {
+        let which = match (core_cached, shared_cached) {
+            (core, 0) => format!("{core} by the core's own (L1, line fill buffer, L2)"),
+            (0, shared) => format!("{shared} by the shared one (L3)"),
+            (core, shared) => {
+                format!("{core} by the core's own (L1, line fill buffer, L2), {shared} by the shared one (L3)")
+            }
+        };
         notes.push(format!(
-            "{} of {} sampled accesses were answered by the core's own caches; they are in the trace and count for no memory access",
-            counts.cached, counts.accesses
+            "caches of the accessing node answered {hits} of {accesses} sampled accesses, {which}; they are in the trace and count for no memory access"
+        ));
+    }
+    if transfers > 0 {
+        let unknown = transfers - counts.transfers_own_node - counts.transfers_other_node;
+        let from = [
+            (counts.transfers_own_node, "on the own node"),
+            (counts.transfers_other_node, "on another node"),
+            (unknown, "on a node that is not told"),
+        ];
+        let from: Vec<String> =
+            from.iter().filter(|(count, _)| *count > 0).map(|(count, place)| format!("{count} {place}")).collect();
+        notes.push(format!(
+            "another core's cache answered {transfers} of {accesses} sampled accesses (cache-to-cache transfers, HITM among them): {}; they count as \
+             memory accesses",
+            from.join(", ")
+        ));
+    }
+    if counts.level_unknown > 0 {
+        notes.push(format!(
+            "of {} of {accesses} sampled accesses it is not told what answered; they count as memory accesses",
+            counts.level_unknown
         ));
     }
 }

@@ -234,6 +234,7 @@ pub(super) fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
         is_fault: request.kind == EventKind::Fault,
         is_ibs: request.kind == EventKind::Ibs,
         is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
+        ..EventFact::default()
     };
     std::iter::once(EventFact { is_helper: true, ..EventFact::default() }).chain(requests.iter().map(fact)).collect()
 }

@@ -5,16 +5,30 @@ use std::fs;
 use std::path::Path;
 
 use numapilot_machine::{Machine, NodeId};
-use numapilot_perf::data_src::{Distance, Level};
+use numapilot_perf::data_src::{DataSource, Distance, Level, Operation};
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::{EventAttr, MemoryAccess, Sample};
 
 /// No machine has more memory blocks: 52 bits of physical address over blocks of 128 MiB.
 const BLOCKS_MAX: usize = 1 << 25;
 
+/// Which samples of an event are memory accesses. An address alone makes none: sampled cycles have those of whatever instruction was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AccessRule {
+    /// All that have an address: the event samples nothing else.
+    #[default]
+    All,
+    /// Those whose data source names a load, a store or a prefetch.
+    AsTold,
+}
+
 /// What an event's samples are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventFact {
+    /// Which of them are accesses.
+    pub rule: AccessRule,
+    /// The event counts something else than accesses or operations (cycles), so that a period is no number of accesses.
+    pub counts_other: bool,
     /// Page faults.
     pub is_fault: bool,
     /// Of AMD's `ibs_op`: raw samples hold its registers.
@@ -27,10 +41,18 @@ impl EventFact {
     /// The access in a sample of the event; `None` where the instruction touches no memory, or the event tells no address.
     pub fn access<'a>(self, attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
         let registers = sample.raw.filter(|_| self.is_ibs).and_then(|raw| OpRecord::decode(raw, 0).ok());
-        match registers {
+        let access = match registers {
             Some(op) => MemoryAccess::of_ibs(attr, sample, &op),
             None => MemoryAccess::of_sample(attr, sample),
-        }
+        };
+        access.map(|access| MemoryAccess { period: access.period.filter(|_| !self.counts_other), ..access })
+    }
+
+    /// Whether a sample is of a memory access at all, with a known address or without.
+    pub fn is_access(self, sample: &Sample<'_>) -> bool {
+        let operation = || DataSource::decode(sample.data_src.unwrap_or(0)).operation;
+        self.rule == AccessRule::All
+            || matches!(operation(), Operation::Load | Operation::Store | Operation::LoadStore | Operation::Prefetch)
     }
 }
 
@@ -101,6 +123,12 @@ impl Places {
             self.blocks.push(MemoryBlocks { node, blocks });
         }
         self
+    }
+
+    /// Whether accesses are sampled beside page faults, which then tell where pages are and are no accesses themselves.
+    pub fn faults_only_place(&self) -> bool {
+        let samples_accesses = |event: &EventFact| !event.is_fault && !event.is_helper && event.rule == AccessRule::All;
+        self.spe_period.is_some() || self.events.iter().any(samples_accesses)
     }
 
     /// CPU of an event's id.

@@ -39,8 +39,24 @@ pub struct Counts {
     pub without_thread: u64,
     /// Those that the tracker in the program made, which are none of the program's.
     pub trackers: u64,
-    /// Accesses that a cache answered.
-    pub cached: u64,
+    /// Those of events that sample something else than memory accesses.
+    pub other_events: u64,
+    /// Those of accesses to a device's registers, which are no memory.
+    pub device: u64,
+    /// Accesses that the core's own caches answered: first and second cache, line fills under way.
+    pub core_cached: u64,
+    /// Accesses that the cache answered which cores of a node share.
+    pub shared_cached: u64,
+    /// Accesses that another core's cache answered, and how many of these surely from another node, or from the own one.
+    pub transfers: u64,
+    /// See above.
+    pub transfers_other_node: u64,
+    /// See above.
+    pub transfers_own_node: u64,
+    /// Accesses of which nothing says what answered.
+    pub level_unknown: u64,
+    /// Accesses of events that count something else (cycles), so that it is not known for how many accesses each stands.
+    pub of_unknown_weight: u64,
     /// Accesses whose latency is known.
     pub with_latency: u64,
     /// Accesses whose home node is known, and how many of these by the page's first touch.
@@ -57,6 +73,12 @@ pub struct Counts {
     pub cpu_by_id: u64,
     /// Records that could not be decoded.
     pub undecodable: u64,
+    /// Places at which the recording is damaged, bytes skipped there, and whole records among them whose end was known.
+    pub damaged_places: u64,
+    /// See above.
+    pub damaged_bytes: u64,
+    /// See above.
+    pub damaged_records: u64,
     /// Records that perf, or the recorder, could not keep up with.
     pub lost: u64,
     /// Times that the kernel slowed sampling down.
@@ -65,6 +87,17 @@ pub struct Counts {
     pub aux_flagged: u64,
     /// Bytes of AUX traces that are of no kind that is decoded here, or no whole record.
     pub aux_bytes_unread: u64,
+}
+
+/// What became of the samples of one event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventCounts {
+    /// Samples.
+    pub samples: u64,
+    /// Those that are memory accesses (or page faults), with an address in memory of the program or without.
+    pub accesses: u64,
+    /// Sum of their periods: events for which they stand.
+    pub period: u64,
 }
 
 /// Pages whose node the kernel was asked for: by process id and page number.
@@ -99,6 +132,9 @@ pub(crate) struct Samples {
     last_cpu: HashMap<ThreadIndex, u32>,
     held: HashMap<usize, Vec<Held>>,
     counts: Counts,
+    by_event: Vec<EventCounts>,
+    /// Page faults tell where pages are, and are no accesses.
+    faults_only_place: bool,
 }
 
 impl Samples {
@@ -109,7 +145,6 @@ impl Samples {
         Samples {
             out,
             tasks,
-            places,
             node_of_cpu,
             stacks: HashMap::new(),
             chain: Vec::new(),
@@ -119,12 +154,20 @@ impl Samples {
             last_cpu: HashMap::new(),
             held: HashMap::new(),
             counts: Counts::default(),
+            by_event: Vec::new(),
+            faults_only_place: places.faults_only_place(),
+            places,
         }
     }
 
     /// Counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Counts so far by event, in the order of the session's; those behind the last are of events without samples.
+    pub fn by_event(&self) -> &[EventCounts] {
+        &self.by_event
     }
 
     /// Where records go.
@@ -207,6 +250,11 @@ impl Samples {
         }
         self.counts.samples += 1;
         self.counts.faults += u64::from(fact.is_fault);
+        let is_access = fact.is_access(sample);
+        self.count_event(event, is_access, sample.period.or(attr.period()).unwrap_or(1));
+        if !is_access {
+            return self.other_event(sample, time);
+        }
         let access = fact.access(attr, sample);
         let Some(access) = access else {
             self.counts.without_address += 1;
@@ -215,7 +263,28 @@ impl Samples {
         let by_id = || sample.identifier.or(sample.id).and_then(|id| self.places.cpu_of_id(id));
         let inferred = if access.cpu.is_none() { by_id() } else { None };
         self.counts.cpu_by_id += u64::from(inferred.is_some());
+        self.counts.of_unknown_weight += u64::from(fact.counts_other);
         self.put(&MemoryAccess { cpu: access.cpu.or(inferred), ..access }, time, fact.is_fault)
+    }
+
+    fn count_event(&mut self, event: usize, is_access: bool, period: u64) {
+        if event >= self.by_event.len() {
+            self.by_event.resize(event + 1, EventCounts::default());
+        }
+        let counts = &mut self.by_event[event];
+        counts.samples += 1;
+        counts.accesses += u64::from(is_access);
+        counts.period = counts.period.saturating_add(period);
+    }
+
+    /// A sample that is of no memory access: that its thread ran is all that it tells here.
+    fn other_event(&mut self, sample: &Sample<'_>, time: u64) -> Result<(), SourceError> {
+        self.counts.other_events += 1;
+        if let Some((pid, tid)) = sample.pid_tid {
+            let task = self.tasks.task(pid, tid, time);
+            self.tasks.thread(&mut self.out, task)?;
+        }
+        Ok(())
     }
 
     /// An access of an AUX trace.
@@ -232,6 +301,10 @@ impl Samples {
     fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), SourceError> {
         if access.address >= USER_END {
             self.counts.kernel_addresses += 1;
+            return Ok(());
+        }
+        if access.level == data_src::Level::Io {
+            self.counts.device += 1;
             return Ok(());
         }
         let (Some(pid), Some(tid)) = (access.pid, access.tid) else {
@@ -274,15 +347,22 @@ impl Samples {
             self.out.put(thread, time, Event::Cpu { cpu: CpuId(cpu), node })?;
         }
         let level = level(access.level);
-        let stack = self.stack(thread, process, time)?;
-        let home = match told.or_else(|| self.places.node_by_distance(access.level, access.distance, node)) {
+        let told = told.or_else(|| self.places.node_by_distance(access.level, access.distance, node));
+        let home = match told {
+            _ if is_fault && !self.places.leaves_first_touches => {
+                self.by_fault(access, (node, told), (task, thread), time)?
+            }
             Some(home) => Some(home),
             None if self.places.leaves_first_touches => None,
-            None => self.by_first_touch(access, node, (task, thread), is_fault, time)?,
+            None => self.by_first_touch(access, task),
         };
+        if is_fault && self.faults_only_place {
+            return Ok(());
+        }
+        let stack = self.stack(thread, process, time)?;
+        self.count_level(access, level, is_fault);
         let counts = &mut self.counts;
         counts.accesses += 1;
-        counts.cached += u64::from(matches!(level, Level::L1 | Level::L2 | Level::L3 | Level::LineFill));
         counts.with_latency += u64::from(access.latency_cycles.is_some());
         counts.with_home += u64::from(home.is_some());
         counts.with_cpu += u64::from(access.cpu.is_some());
@@ -315,27 +395,49 @@ impl Samples {
         answer
     }
 
-    /// Home node by the page's first touch, which may be this one.
-    fn by_first_touch(
+    fn count_level(&mut self, access: &MemoryAccess<'_>, level: Level, is_fault: bool) {
+        let counts = &mut self.counts;
+        match level {
+            Level::L1 | Level::L2 | Level::LineFill => counts.core_cached += 1,
+            Level::L3 => counts.shared_cached += 1,
+            Level::PeerCache => {
+                counts.transfers += 1;
+                let is_other_node = access.distance.is_other_node();
+                counts.transfers_other_node += u64::from(is_other_node == Some(true));
+                counts.transfers_own_node += u64::from(is_other_node == Some(false));
+            }
+            Level::Unknown => counts.level_unknown += u64::from(!is_fault),
+            Level::Memory => {}
+        }
+    }
+
+    /// Home node by the page's first touch, if that was seen.
+    fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
+        let key = (self.tasks.image_of(task), access.address >> PAGE_SHIFT);
+        let home = self.first_touch.get(&key).copied();
+        self.counts.home_by_first_touch += u64::from(home.is_some());
+        home
+    }
+
+    /// Home node of a page after a fault on it, which may be its first touch: the one that somebody told, else that of the first touch.
+    fn by_fault(
         &mut self,
         access: &MemoryAccess<'_>,
-        node: Option<NodeId>,
+        (node, told): (Option<NodeId>, Option<NodeId>),
         (task, thread): (usize, ThreadIndex),
-        is_fault: bool,
         time: u64,
     ) -> Result<Option<NodeId>, SourceError> {
         let key = (self.tasks.image_of(task), access.address >> PAGE_SHIFT);
-        if let (true, Some(node)) = (is_fault && self.tasks.is_own(key.0, access.address), node)
+        if let (true, Some(home)) = (self.tasks.is_own(key.0, access.address), told.or(node))
             && let Entry::Vacant(place) = self.first_touch.entry(key)
         {
-            place.insert(node);
+            place.insert(home);
+            let is_elsewhere = node.is_some_and(|node| node != home);
+            let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
             let address = VirtAddr(key.1 << PAGE_SHIFT);
-            let cause = layout::PLACED_FIRST_TOUCH as u8;
-            self.out.put(thread, time, Event::Place { address, pages: 1, node, cause })?;
+            self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause })?;
         }
-        let home = self.first_touch.get(&key).copied();
-        self.counts.home_by_first_touch += u64::from(home.is_some());
-        Ok(home)
+        Ok(told.or_else(|| self.by_first_touch(access, task)))
     }
 
     /// Puts the user part of a call chain into `self.chain` as return addresses, after a place for the process. Its first entry is the instruction itself (or

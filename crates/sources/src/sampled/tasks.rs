@@ -32,7 +32,9 @@ struct Image {
     forked: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
-    modules: Vec<(String, Placed)>,
+    modules: Vec<LoadedBinary>,
+    /// End of the writable part of a binary's file that was mapped last, and the binary: what is mapped there next without a file is its zeroed data.
+    data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known: whether a page there is the process's own from its first touch (or first write) on.
     own_pages: Ranges,
     living: u32,
@@ -40,6 +42,28 @@ struct Image {
     is_tracked: bool,
     /// Code of the tracker.
     tracker_code: Ranges,
+}
+
+/// A binary, mapped executable.
+#[derive(Debug)]
+struct LoadedBinary {
+    path: String,
+    placed: Placed,
+    /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
+    zeroed: Option<Vec<(u64, u64)>>,
+}
+
+/// What a mapping is to the binaries around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Memory of its own.
+    None,
+    /// A binary whose sections are known covers it.
+    Known,
+    /// Of a binary that is not here: its initialised data.
+    Data,
+    /// Of such a binary: its zeroed data.
+    Zeroed,
 }
 
 #[derive(Debug, Default)]
@@ -392,25 +416,33 @@ impl Tasks {
     /// A mapping of a process: a binary's, or memory.
     pub fn map(&mut self, out: &mut Output, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
         const KERNEL: u32 = u32::MAX;
-        if mapping.pid == KERNEL || mapping.len == 0 {
+        // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
+        const KERNEL_HALF: u64 = 1 << 63;
+        if mapping.pid == KERNEL || mapping.len == 0 || mapping.addr >= KERNEL_HALF {
             return Ok(());
         }
         let image = self.image(mapping.pid, time);
         self.note_pages(image, mapping);
         let path = String::from_utf8_lossy(mapping.path).into_owned();
         let is_file = path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/SYSV");
-        let inside = |module: &(String, Placed)| {
-            mapping.addr >= module.1.start && mapping.addr - module.1.start < module.1.bytes
-        };
-        let module = self.images[image].modules.iter().rfind(|module| inside(module));
         let is_anonymous = path.starts_with("//anon") || path.is_empty();
-        // A binary's further segments and its zeroed data are part of it.
-        if module.is_some_and(|module| module.0 == path || is_anonymous) {
+        let part = self.part(image, mapping, &path, is_anonymous);
+        if part == Part::Known {
             return Ok(());
         }
-        if is_file && mapping.is_executable {
-            return self.map_binary(out, image, mapping, path, time);
+        let is_binary = is_file && mapping.is_executable;
+        if is_binary {
+            let is_absent = self.map_binary(out, image, mapping, path.clone(), time)?;
+            // Without the file nothing says what lies in it: its mappings are the objects.
+            if !is_absent {
+                return Ok(());
+            }
         }
+        let path = match part {
+            Part::Data => format!("{path} [data]"),
+            Part::Zeroed => self.images[image].data_end.take().map_or(path, |(_, binary)| format!("{binary} [bss]")),
+            Part::Known | Part::None => path,
+        };
         let shared = mapping.flags.is_some_and(|flags| flags & 1 != 0);
         let flags = [
             (is_anonymous, layout::MAP_ANONYMOUS),
@@ -423,12 +455,48 @@ impl Tasks {
             bytes: mapping.len,
             flags: flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag),
             file_offset: mapping.file_offset,
-            path: if is_anonymous { String::new() } else { path },
+            path: if is_anonymous && part != Part::Zeroed { String::new() } else { path },
             stack: numapilot_trace::ids::StackId(0),
         };
         self.tell(out, image, time, event)
     }
 
+    /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
+    /// its code), and binaries are unmapped unseen, so that an address within one says little.
+    fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
+        const PROT_WRITE: u32 = 2;
+        const MAP_SHARED: u32 = 1;
+        let image = &mut self.images[image];
+        let inside = |module: &LoadedBinary| {
+            mapping.addr >= module.placed.start && mapping.addr - module.placed.start < module.placed.bytes
+        };
+        let end = mapping.addr.saturating_add(mapping.len);
+        if let Some(module) = image.modules.iter().rfind(|module| inside(module))
+            && let Some(zeroed) = &module.zeroed
+        {
+            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
+            return if module.path == path || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+        }
+        if is_anonymous {
+            let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
+            return if follows { Part::Zeroed } else { Part::None };
+        }
+        let is_written = mapping.protection.is_some_and(|bits| bits & PROT_WRITE != 0)
+            && mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0);
+        let is_of_absent =
+            image.modules.iter().rfind(|module| module.path == path).is_some_and(|module| module.zeroed.is_none());
+        if is_of_absent && is_written {
+            image.data_end = Some((end, path.to_owned()));
+            return Part::Data;
+        }
+        // Another file's mapping: the loader is done with the binary before. (Its own read-only parts come in between.)
+        if image.data_end.as_ref().is_some_and(|(_, binary)| binary != path) {
+            image.data_end = None;
+        }
+        Part::None
+    }
+
+    /// Tells of a binary of which `mapping` is an executable part, unless that was told. True: its file is not here.
     fn map_binary(
         &mut self,
         out: &mut Output,
@@ -436,7 +504,14 @@ impl Tasks {
         mapping: &Mapping<'_>,
         path: String,
         time: u64,
-    ) -> Result<(), SourceError> {
+    ) -> Result<bool, SourceError> {
+        let is_told = |module: &LoadedBinary| {
+            let Placed { start, bytes, .. } = module.placed;
+            module.path == path && mapping.addr >= start && mapping.addr - start < bytes
+        };
+        if self.images[image].modules.iter().any(is_told) {
+            return Ok(true);
+        }
         let build_id = match mapping.identity {
             FileIdentity::BuildId(id) => id.to_vec(),
             _ => self.known.build_ids.get(&path).cloned().unwrap_or_default(),
@@ -445,7 +520,9 @@ impl Tasks {
         if self.images[image].exe.is_empty() {
             self.images[image].exe.clone_from(&path);
         }
-        self.images[image].modules.push((path.clone(), placed));
+        let zeroed = if placed.is_by_file { self.binaries.zeroed(&path, placed.bias) } else { None };
+        let is_absent = zeroed.is_none();
+        self.images[image].modules.push(LoadedBinary { path: path.clone(), placed, zeroed });
         let id: ModuleId = out.new_module();
         let event = Event::Module {
             id,
@@ -455,7 +532,8 @@ impl Tasks {
             path,
             build_id,
         };
-        self.tell(out, image, time, event)
+        self.tell(out, image, time, event)?;
+        Ok(is_absent)
     }
 
     /// Remembers whether pages of a mapping become the process's own.

@@ -1,0 +1,188 @@
+//! The recorded events: what each of them samples, by its type, configuration and name, and what each of its samples stands for.
+
+use numapilot_perf::EventAttr;
+use numapilot_perf::abi::{event_type, software};
+use numapilot_perf::file::Features;
+use serde::Serialize;
+
+use crate::sampled::{AccessRule, EventFact};
+
+/// Of `ibs_op`: the period counts micro-operations, not cycles (`cnt_ctl`).
+const IBS_COUNTS_OPERATIONS: u64 = 1 << 19;
+/// `PERF_COUNT_HW_*` that count time: cycles, bus cycles, stalled cycles (front end, back end), reference cycles.
+const HARDWARE_CYCLES: [u64; 5] = [0, 6, 7, 8, 9];
+
+/// What an event samples.
+pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> EventFact {
+    let name = recorded_name(index, features).unwrap_or("");
+    let is_fault = is_fault(attr);
+    let is_ibs = pmu(attr, features) == Some("ibs_op");
+    let samples_accesses = is_fault || is_ibs || is_spe(attr, features) || names_accesses(name);
+    EventFact {
+        rule: if samples_accesses { AccessRule::All } else { AccessRule::AsTold },
+        counts_other: counts_cycles(attr, name, features),
+        is_fault,
+        is_ibs,
+        is_helper: false,
+    }
+}
+
+/// Name of an event as perf wrote it.
+pub(super) fn recorded_name(index: usize, features: &Features) -> Option<&str> {
+    features.event_names.get(index).map(|(name, _)| name.as_str()).filter(|name| !name.is_empty())
+}
+
+/// Name of an event for people.
+pub(super) fn name(attr: &EventAttr, index: usize, features: &Features) -> String {
+    if let Some(name) = recorded_name(index, features) {
+        return name.to_owned();
+    }
+    let known = match (attr.kind, attr.config) {
+        (event_type::HARDWARE, config) => HARDWARE_NAMES.get(usize::try_from(config).unwrap_or(usize::MAX)).copied(),
+        (event_type::SOFTWARE, config) => SOFTWARE_NAMES.get(usize::try_from(config).unwrap_or(usize::MAX)).copied(),
+        _ => None,
+    };
+    match (known, pmu(attr, features)) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(pmu)) => format!("{pmu}/config={:#x}/", attr.config),
+        (None, None) => format!("event of type {} with config {:#x}", attr.kind, attr.config),
+    }
+}
+
+/// What the event's count is of, as far as that is known: its own name else.
+pub(super) fn unit(attr: &EventAttr, index: usize, features: &Features) -> String {
+    let name = recorded_name(index, features).unwrap_or("");
+    let is_clock =
+        attr.kind == event_type::SOFTWARE && [software::CPU_CLOCK, software::TASK_CLOCK].contains(&attr.config);
+    match () {
+        () if is_clock => "ns".to_owned(),
+        () if is_fault(attr) => "page faults".to_owned(),
+        () if counts_cycles(attr, name, features) => "cycles".to_owned(),
+        () if pmu(attr, features) == Some("ibs_op") => "micro-operations".to_owned(),
+        () if is_spe(attr, features) => "operations".to_owned(),
+        () if (attr.kind, attr.config) == (event_type::HARDWARE, 1) => "instructions".to_owned(),
+        () => self::name(attr, index, features),
+    }
+}
+
+/// What the samples of an event are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum EventKind {
+    /// Memory accesses.
+    Accesses,
+    /// Page faults.
+    PageFaults,
+    /// Something else.
+    Other,
+}
+
+/// What the samples of an event are, `accesses` of which were told to be accesses.
+pub(super) fn kind(fact: EventFact, accesses: u64) -> EventKind {
+    match () {
+        () if fact.is_fault => EventKind::PageFaults,
+        () if fact.rule == AccessRule::All || accesses > 0 => EventKind::Accesses,
+        () => EventKind::Other,
+    }
+}
+
+/// By `PERF_COUNT_HW_*`.
+const HARDWARE_NAMES: [&str; 10] = [
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+];
+/// By `PERF_COUNT_SW_*`.
+const SOFTWARE_NAMES: [&str; 12] = [
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+    "dummy",
+    "bpf-output",
+    "cgroup-switches",
+];
+
+fn pmu<'a>(attr: &EventAttr, features: &'a Features) -> Option<&'a str> {
+    features.pmu_name(attr.kind)
+}
+
+fn is_fault(attr: &EventAttr) -> bool {
+    let faults = [software::PAGE_FAULTS, software::PAGE_FAULTS_MIN, software::PAGE_FAULTS_MAJ];
+    attr.kind == event_type::SOFTWARE && faults.contains(&attr.config)
+}
+
+fn is_spe(attr: &EventAttr, features: &Features) -> bool {
+    pmu(attr, features).is_some_and(|name| name.starts_with("arm_spe"))
+}
+
+/// Whether perf's or the kernel's name of an event says that it samples loads or stores: `mem-loads`, `cpu/mem-stores/P`, `mem_load_retired.l3_miss:pp`.
+fn names_accesses(name: &str) -> bool {
+    let event = name.split_once('/').map_or(name, |(_, event)| event);
+    ["mem-loads", "mem-stores", "mem-ldst", "mem_load", "mem_inst_retired", "mem_uops_retired", "mem_trans_retired"]
+        .iter()
+        .any(|known| event.starts_with(known))
+}
+
+/// Whether the period is a number of cycles.
+fn counts_cycles(attr: &EventAttr, name: &str, features: &Features) -> bool {
+    let is_ibs = pmu(attr, features) == Some("ibs_op");
+    let is_hardware = attr.kind == event_type::HARDWARE && HARDWARE_CYCLES.contains(&(attr.config & 0xffff_ffff));
+    is_hardware
+        || is_ibs && attr.config & IBS_COUNTS_OPERATIONS == 0
+        || name.split([':', '/']).any(|word| word == "cycles")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(name: &str) -> Features {
+        let pmus = vec![(11, "ibs_op".to_owned()), (4, "cpu".to_owned())];
+        Features { event_names: vec![(name.to_owned(), Vec::new())], pmus, ..Features::default() }
+    }
+
+    #[test]
+    fn events_are_judged_by_what_they_are_and_not_by_their_addresses() {
+        let rule = |kind, config, name| {
+            let attr = EventAttr { kind, config, ..EventAttr::default() };
+            let fact = fact(&attr, 0, &features(name));
+            (fact.rule, fact.counts_other)
+        };
+        assert_eq!(rule(0, 0, "cycles:P"), (AccessRule::AsTold, true));
+        assert_eq!(rule(0, 1, "instructions"), (AccessRule::AsTold, false));
+        assert_eq!(rule(1, 0, "cpu-clock"), (AccessRule::AsTold, false));
+        assert_eq!(rule(1, 2, "page-faults"), (AccessRule::All, false));
+        assert_eq!(rule(4, 0x1cd, "cpu/mem-loads,ldlat=30/P"), (AccessRule::All, false));
+        assert_eq!(rule(4, 0x1cd, "cpu_core/mem-stores/P"), (AccessRule::All, false));
+        assert_eq!(rule(4, 0x20d1, "mem_load_retired.l3_miss:pp"), (AccessRule::All, false));
+        assert_eq!(rule(4, 0x3c, "cpu/cycles/pp"), (AccessRule::AsTold, true));
+        assert_eq!(rule(11, 0, "ibs_op//"), (AccessRule::All, true), "counts cycles by default");
+        assert_eq!(rule(11, 1 << 19, "ibs_op/cnt_ctl=1/"), (AccessRule::All, false));
+        assert_eq!(rule(5, 0, "mem:0x601040:rw"), (AccessRule::AsTold, false), "a breakpoint");
+    }
+
+    #[test]
+    fn events_without_a_recorded_name_are_named_by_their_numbers() {
+        let name = |kind, config| {
+            let attr = EventAttr { kind, config, ..EventAttr::default() };
+            (name(&attr, 0, &features("")), unit(&attr, 0, &features("")))
+        };
+        assert_eq!(name(0, 0), ("cycles".to_owned(), "cycles".to_owned()));
+        assert_eq!(name(1, 1), ("task-clock".to_owned(), "ns".to_owned()));
+        assert_eq!(name(4, 0x3c).0, "cpu/config=0x3c/");
+        assert_eq!(name(77, 1).0, "event of type 77 with config 0x1");
+    }
+}
