@@ -13,6 +13,7 @@ mod model;
 mod named;
 mod open;
 mod rows;
+mod sizes;
 mod symbolise;
 mod ties;
 mod trace;
@@ -27,4 +28,5 @@ pub use model::{
     Thread,
 };
 pub use named::{NameError, Named};
+pub use sizes::SiteSize;
 pub use trace::{Evidence, Losses, Tables, Trace};

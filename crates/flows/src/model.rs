@@ -282,6 +282,8 @@ pub struct Frame {
     pub file: Arc<str>,
     /// Line in `file`, or 0.
     pub line: u32,
+    /// Column in bytes, from 1; 0 where the compiler wrote none.
+    pub column: u32,
     /// It was inlined into the next frame.
     pub inlined: bool,
 }

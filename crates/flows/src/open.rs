@@ -22,6 +22,7 @@ use crate::model::{
     Thread,
 };
 use crate::rows::alloc_kind_from_name;
+use crate::sizes::{Life, SiteSize, Span, keep_within_processes, site_sizes};
 use crate::trace::{Losses, Tables, Trace, holds_faults};
 
 /// Ids beyond these are damage: they are numbered one by one.
@@ -67,16 +68,24 @@ fn refuse_unfinished(dir: &Path) -> Result<(), FlowError> {
 fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, FlowError> {
     let inconsistent = |why: String| FlowError::Inconsistent { path: dir.to_path_buf(), why };
     let accesses = read_accesses(dir, reader)?;
-    let (objects, sites) = objects(reader.read()?).map_err(inconsistent)?;
+    let object_columns: ObjectColumns = reader.read()?;
+    let lives = lives(&object_columns);
+    let processes_of = object_columns.process.clone();
+    let (objects, sites) = objects(object_columns).map_err(inconsistent)?;
     let counters = counters(reader.read()?, reader.read()?).map_err(inconsistent)?;
-    let threads = threads(reader.read()?, &counters).map_err(inconsistent)?;
+    let thread_columns: ThreadColumns = reader.read()?;
+    let process_columns: ProcessColumns = reader.read()?;
+    let lives = (lives, processes_of);
+    let site_sizes = sizes(lives, &thread_columns, &process_columns, sites.len());
+    let threads = threads(thread_columns, &counters).map_err(inconsistent)?;
     let marks: MarkColumns = reader.read()?;
     let tables = Tables {
         accesses,
         objects,
         sites,
+        site_sizes,
         threads,
-        processes: processes(reader.read()?).map_err(inconsistent)?,
+        processes: processes(process_columns).map_err(inconsistent)?,
         locations: locations(reader.read()?).map_err(inconsistent)?,
         stacks: stacks(reader.read()?).map_err(inconsistent)?,
         counters,
@@ -148,6 +157,35 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
+/// Each object's life, by order stamps.
+fn lives(columns: &ObjectColumns) -> Vec<Life> {
+    let rows = columns.site.iter().zip(&columns.bytes).zip(columns.birth_order.iter().zip(&columns.death_order));
+    rows.map(|((&site, &bytes), (&birth, &death))| Life { site, bytes, birth, death }).collect()
+}
+
+/// What the objects of each site take. Those of a process that has ended are live no more from the last that was recorded of it.
+fn sizes(
+    (mut lives, process_of): (Vec<Life>, Vec<u32>),
+    threads: &ThreadColumns,
+    processes: &ProcessColumns,
+    sites: usize,
+) -> Vec<SiteSize> {
+    let ended = processes.end_ns.iter().map(Option::is_some);
+    let mut spans: Vec<Span> = ended.map(|ended| Span { ended, ..Span::default() }).collect();
+    let starts = threads.start_order.iter().zip(&threads.end_order);
+    for (&process, (&start, &end)) in threads.process.iter().zip(starts) {
+        let Some(span) = spans.get_mut(process as usize) else { continue };
+        span.first = if span.first == 0 { start } else { span.first.min(start) };
+        span.last = span.last.max(end.unwrap_or(start));
+    }
+    for (life, &process) in lives.iter().zip(&process_of) {
+        let Some(span) = spans.get_mut(process as usize) else { continue };
+        span.last = span.last.max(life.death.unwrap_or(life.birth));
+    }
+    keep_within_processes(&mut lives, &process_of, &spans);
+    site_sizes(&lives, sites)
+}
+
 fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread>, String> {
     check_ids("threads", &columns.thread)?;
     let mut last: BTreeMap<ThreadIndex, &Counters> = BTreeMap::new();
@@ -200,6 +238,7 @@ fn locations(columns: FrameColumns) -> Result<Vec<Location>, String> {
             function: row.function,
             file: row.file,
             line: row.line,
+            column: row.column,
             inlined: row.is_inlined,
         });
     }

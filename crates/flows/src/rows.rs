@@ -252,7 +252,7 @@ fn frames(names: &Names) -> FrameColumns {
                 function: frame.function.clone(),
                 file: frame.file.clone(),
                 line: frame.line,
-                column: 0,
+                column: frame.column,
                 is_inlined: frame.inlined,
             });
         }

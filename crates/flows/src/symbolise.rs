@@ -3,9 +3,12 @@
 //! Each code address is looked up once, per binary, on as many threads as there are CPUs to use.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use numapilot_symbols::{ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SourceCache, Symbolizer, name_site};
+use numapilot_symbols::{
+    Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteNamer, Symbolizer,
+};
 use numapilot_trace::ids::StackId;
 
 use crate::join::{Binary, Joined, Layouts, SiteKey};
@@ -71,6 +74,7 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
                     function: strings.share(&frame.function),
                     file: strings.share(&frame.file),
                     line: frame.line,
+                    column: frame.column,
                     inlined: frame.inlined,
                 })
                 .collect(),
@@ -141,12 +145,29 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     results
 }
 
+/// What names sites, with what it has read of sources and binaries.
+#[derive(Default)]
+struct Namer {
+    sites: SiteNamer,
+    declarations: HashMap<(String, Vec<u8>), Declarations>,
+}
+
+impl Namer {
+    /// Where the symbol at `offset` is declared; `None` without debug information, or where the binary is not the recorded one (its symbols have no names
+    /// then either, because the layout checks).
+    fn declared(&mut self, binary: &Binary, offset: u64) -> Option<&Declaration> {
+        let key = (binary.path.to_string(), binary.build_id.clone());
+        let read = || Declarations::read(Path::new(&*binary.path)).unwrap_or_default();
+        self.declarations.entry(key).or_insert_with(read).find(offset)
+    }
+}
+
 fn name_sites(joined: &Joined, names: &mut Names) {
-    let mut sources = SourceCache::new();
+    let mut namer = Namer::default();
     let mut strings = Strings::default();
     let mut ids: HashMap<Site, SiteId> = HashMap::new();
     for key in &joined.sites {
-        let site = name_site_of(key, joined, &names.locations, &mut sources, &mut strings);
+        let site = name_site_of(key, joined, &names.locations, &mut namer, &mut strings);
         let next = SiteId(names.sites.len() as u32);
         let id = *ids.entry(site.clone()).or_insert(next);
         if id == next {
@@ -160,7 +181,7 @@ fn name_site_of(
     key: &SiteKey,
     joined: &Joined,
     locations: &[Location],
-    sources: &mut SourceCache,
+    namer: &mut Namer,
     strings: &mut Strings,
 ) -> Site {
     let named = |kind, name: Arc<str>| Site { kind, name, ..Site::default() };
@@ -173,7 +194,7 @@ fn name_site_of(
             let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
             let frames: Vec<SiteFrame<'_>> =
                 frames.iter().filter_map(|(_, at)| locations.get(at.0 as usize)).flat_map(site_frames).collect();
-            let site = name_site(&frames, sources);
+            let site = namer.sites.name(&frames);
             Site {
                 kind: *kind,
                 name: strings.share(&site.name),
@@ -183,8 +204,13 @@ fn name_site_of(
                 module: strings.share(&site.module),
             }
         }
-        SiteKey::Symbol { binary, name } => {
-            Site { module: joined.binaries[*binary as usize].path.clone(), ..named(ObjectKind::Static, name.clone()) }
+        SiteKey::Symbol { binary, name, offset } => {
+            let module = joined.binaries[*binary as usize].path.clone();
+            let site = named(ObjectKind::Static, name.clone());
+            match namer.declared(&joined.binaries[*binary as usize], *offset) {
+                Some(at) => Site { module, file: strings.share(&at.file), line: at.line, ..site },
+                None => Site { module, ..site },
+            }
         }
         SiteKey::Section { binary, name } => {
             Site { module: joined.binaries[*binary as usize].path.clone(), ..named(ObjectKind::Section, name.clone()) }
@@ -209,6 +235,8 @@ fn site_frames(location: &Location) -> impl Iterator<Item = SiteFrame<'_>> {
         function: &frame.function,
         file: &frame.file,
         line: frame.line,
+        column: frame.column,
         module: &location.module,
+        offset: location.offset,
     })
 }

@@ -10,6 +10,7 @@ use numapilot_trace::meta::Meta;
 use crate::access::{AccessRef, Accesses, Order};
 use crate::filter::Filter;
 use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread};
+use crate::sizes::{Life, SiteSize, site_sizes};
 
 /// What a trace is made of; [`Trace::from_tables`] adds the orders. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Tables {
     pub objects: Vec<Object>,
     /// What instances share.
     pub sites: Vec<Site>,
+    /// How much memory each site's objects take; empty: worked out from the program times of births and deaths.
+    pub site_sizes: Vec<SiteSize>,
     /// Threads.
     pub threads: Vec<Thread>,
     /// Processes.
@@ -116,6 +119,9 @@ impl Trace {
         }
         if tables.stacks.is_empty() {
             tables.stacks.push(Vec::new());
+        }
+        if tables.site_sizes.len() != tables.sites.len() {
+            tables.site_sizes = sizes_by_program_time(&tables);
         }
         let by_thread = tables.accesses.thread_order();
         let by_object = tables.accesses.object_order();
@@ -236,6 +242,12 @@ impl Trace {
     #[must_use]
     pub fn site(&self, id: SiteId) -> Option<&Site> {
         self.tables.sites.get(id.0 as usize)
+    }
+
+    /// How much memory the objects of a site take in the whole recording, whatever was sampled; zeros for an unknown site.
+    #[must_use]
+    pub fn site_size(&self, id: SiteId) -> SiteSize {
+        self.tables.site_sizes.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     /// The site of an object.
@@ -360,6 +372,19 @@ fn evidence(meta: &Meta) -> Evidence {
         ("import", Some("none")) => Evidence::Other,
         _ => Evidence::Accesses,
     }
+}
+
+fn sizes_by_program_time(tables: &Tables) -> Vec<SiteSize> {
+    let known = tables.objects.iter().filter(|object| (object.site.0 as usize) < tables.sites.len());
+    let lives: Vec<Life> = known
+        .map(|object| Life {
+            site: object.site.0,
+            bytes: object.bytes,
+            birth: object.birth.0,
+            death: object.death.map(|death| death.0),
+        })
+        .collect();
+    site_sizes(&lives, tables.sites.len())
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {

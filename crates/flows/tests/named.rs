@@ -117,7 +117,7 @@ fn objects_of_every_kind_have_their_names_and_lines() {
         seen,
         [
             row(ObjectKind::Heap, "block", &line, "take"),
-            row(ObjectKind::Static, "table", "kernel", ""),
+            row(ObjectKind::Static, "table", &format!("kernel.c:{}", line_of("int table")), ""),
             row(ObjectKind::File, "/data/points.bin", "", ""),
             row(ObjectKind::Stack, "stack of the main thread", "", ""),
             row(ObjectKind::Section, ".text", "kernel", ""),
@@ -133,6 +133,30 @@ fn objects_of_every_kind_have_their_names_and_lines() {
     let heap = Filter { kind: Some(ObjectKind::Heap), ..Filter::default() };
     assert_eq!(trace.filtered(&heap).count(), 1);
     assert_eq!(trace.losses().accesses_without_object, 1);
+}
+
+#[test]
+fn a_site_has_the_size_that_was_live_at_one_moment_and_all_that_was_allocated() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("sizes.numatrace");
+    let mut program = common::Program::new(&dir, 1, WriterOptions::default());
+    let main = program.process(None);
+    let block = |number: u64| VirtAddr(0x1000 + number * 0x100);
+    let alloc =
+        |number| Event::Alloc { address: block(number), bytes: 100, kind: AllocKind::Malloc, stack: StackId(0) };
+    let free = |number| Event::Free { address: block(number) };
+    for event in [alloc(0), alloc(1), free(0), alloc(2), alloc(3), free(1), free(2), free(3), alloc(0), alloc(1)] {
+        program.emit(main, event);
+    }
+    // Only one block is ever seen accessed: its size is not the site's.
+    program.emit(main, access(block(0).0, BIAS));
+    program.finish();
+    finalise(&dir).expect("the recording can be joined");
+    let trace = Trace::open(&dir).expect("the tables can be opened");
+    let heap = trace.objects().iter().find(|object| trace.kind_of(Some(object.id)) == ObjectKind::Heap).unwrap();
+    let size = trace.site_size(heap.site);
+    assert_eq!((size.peak_live_bytes, size.peak_live_instances), (300, 3));
+    assert_eq!((size.total_allocated_bytes, size.allocated_instances), (600, 6));
 }
 
 #[test]

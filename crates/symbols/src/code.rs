@@ -26,9 +26,9 @@ pub struct CodeQuery<'a> {
     pub lines: Option<(u32, u32)>,
 }
 
-type Slice<'d> = EndianSlice<'d, LittleEndian>;
-type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
-type Unit<'d> = gimli::Unit<Slice<'d>>;
+pub(crate) type Slice<'d> = EndianSlice<'d, LittleEndian>;
+pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
+pub(crate) type Unit<'d> = gimli::Unit<Slice<'d>>;
 
 /// Inlining deeper than this is not followed.
 const DEPTH_MAX: usize = 256;
@@ -109,12 +109,12 @@ pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<Code
     Ok((found.into_iter().map(joined).collect(), has_debug))
 }
 
-fn has_debug<'d>(file: &impl Object<'d>) -> bool {
+pub(crate) fn has_debug<'d>(file: &impl Object<'d>) -> bool {
     file.section_by_name(".debug_info").is_some()
 }
 
 /// Where distributions put debug information (`/usr/lib/debug/.build-id/ab/cdef.debug`).
-fn separate_file<'d>(file: &impl Object<'d>) -> Option<PathBuf> {
+pub(crate) fn separate_file<'d>(file: &impl Object<'d>) -> Option<PathBuf> {
     let id = file.build_id().ok().flatten()?;
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", hex.get(..2)?, hex.get(2..)?));
@@ -144,13 +144,18 @@ impl CodeQuery<'_> {
     }
 }
 
-/// False: no (readable) debug information.
-fn search<'d>(file: &impl Object<'d>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
-    let section = |id: gimli::SectionId| -> Result<Slice<'_>, gimli::Error> {
+/// The debug information of a file; empty where it has none.
+pub(crate) fn dwarf_of<'d>(file: &impl Object<'d>) -> gimli::Result<Dwarf<'d>> {
+    let section = |id: gimli::SectionId| -> Result<Slice<'d>, gimli::Error> {
         let data = file.section_by_name(id.name()).and_then(|section| section.data().ok()).unwrap_or(&[]);
         Ok(EndianSlice::new(data, LittleEndian))
     };
-    let Ok(dwarf) = Dwarf::load(section) else { return false };
+    Dwarf::load(section)
+}
+
+/// False: no (readable) debug information.
+fn search<'d>(file: &impl Object<'d>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
+    let Ok(dwarf) = dwarf_of(file) else { return false };
     let mut units = dwarf.units();
     let mut has_any = false;
     while let Ok(Some(header)) = units.next() {

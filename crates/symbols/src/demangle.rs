@@ -21,7 +21,13 @@ pub fn demangle(name: &str) -> String {
             return tidy(&demangled);
         }
     }
-    tidy(name)
+    tidy(&fortran_module(name).unwrap_or_else(|| name.to_owned()))
+}
+
+/// `grid::u` out of `__grid_MOD_u`, what gfortran makes of `u` in the module `grid`; in debuggers' notation, for Fortran has none.
+fn fortran_module(name: &str) -> Option<String> {
+    let (module, entity) = name.strip_prefix("__")?.split_once("_MOD_")?;
+    (!module.is_empty() && !entity.is_empty()).then(|| format!("{module}::{entity}"))
 }
 
 /// Printable and of bounded length, whatever the file says.
@@ -95,6 +101,8 @@ mod tests {
         assert_eq!(demangle("_ZN5Point4moveEi"), "Point::move");
         assert_eq!(demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
         assert_eq!(demangle("main"), "main");
+        assert_eq!(demangle("__grid_MOD_u"), "grid::u");
+        assert_eq!(demangle("__MOD_"), "__MOD_");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
     }
 

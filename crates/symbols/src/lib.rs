@@ -3,18 +3,24 @@
 //! Everything works offline, from the binaries and sources on this machine. A binary whose build id is not the recorded one is not
 //! used: a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
 
+mod calls;
 mod code;
+mod declared;
 mod demangle;
+mod fortran;
 mod layout;
 mod naming;
 mod resolver;
 mod source;
+mod statement;
 mod unresolved;
 
+pub use calls::{CallOrder, CallOrders};
 pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
+pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
 pub use layout::{LayoutItem, ModuleLayout};
-pub use naming::{SiteFrame, SiteName, name_site};
+pub use naming::{SiteFrame, SiteName, SiteNamer};
 pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
-pub use source::SourceCache;
+pub use source::{Assigned, CallPlace, SourceCache};
 pub use unresolved::Unresolved;

@@ -3,9 +3,14 @@
 //! The first *user* frame of the allocating stack counts: frames of the C and C++ libraries, of allocators, of the standard
 //! libraries' templates and generics, and of thin wrappers that are named like one (`xmalloc`, `my_malloc`, `safe_calloc`) are passed over.
 //! The name is, in this order: the variable that the source line assigns to; the container with its element type, from the
-//! passed-over frames (`vector<Point>`); the function.
+//! passed-over frames (`vector<Point>`); the function. Where the line allocates for several variables and neither column nor machine code tells which is
+//! meant, the name is all of them (`u or v`).
 
-use crate::source::SourceCache;
+use crate::calls::CallOrders;
+use crate::source::{Assigned, CallPlace, SourceCache};
+
+/// Longest name made of several.
+const NAMES_CHARS_MAX: usize = 60;
 
 /// One frame of a stack, with its binary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,8 +21,12 @@ pub struct SiteFrame<'a> {
     pub file: &'a str,
     /// Line, or 0.
     pub line: u32,
+    /// Column in bytes, from 1; 0 where unknown.
+    pub column: u32,
     /// Binary's path, or empty.
     pub module: &'a str,
+    /// Offset of the code in the binary: the last byte of the call.
+    pub offset: u64,
 }
 
 /// Name and place of an allocation site.
@@ -35,26 +44,65 @@ pub struct SiteName {
     pub module: String,
 }
 
-/// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
-pub fn name_site(frames: &[SiteFrame<'_>], sources: &mut SourceCache) -> SiteName {
-    let user = frames.iter().position(|frame| !is_machinery(frame));
-    let fallback = || frames.iter().rposition(|frame| !is_library(frame.module)).unwrap_or(0);
-    let Some(frame) = frames.get(user.unwrap_or_else(fallback)) else {
-        return SiteName { name: "(unknown site)".to_owned(), ..SiteName::default() };
-    };
-    let passed_over = &frames[..user.unwrap_or(0)];
-    let callee = passed_over.last().map(|frame| frame.function).filter(|name| !name.contains(['<', ' ']));
-    let name = sources
-        .assigned_name(frame.file, frame.line, callee)
-        .or_else(|| passed_over.iter().rev().find_map(|frame| container(frame.function)))
-        .unwrap_or_else(|| if frame.function.is_empty() { "(unknown)".to_owned() } else { frame.function.to_owned() });
-    SiteName {
-        name,
-        function: frame.function.to_owned(),
-        file: frame.file.to_owned(),
-        line: frame.line,
-        module: frame.module.to_owned(),
+/// Names allocation sites; keeps the sources and binaries that it has read.
+#[derive(Debug, Default)]
+pub struct SiteNamer {
+    sources: SourceCache,
+    calls: CallOrders,
+}
+
+impl SiteNamer {
+    /// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
+    pub fn name(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
+        let user = frames.iter().position(|frame| !is_machinery(frame));
+        let fallback = || frames.iter().rposition(|frame| !is_library(frame.module)).unwrap_or(0);
+        let at = user.unwrap_or_else(fallback);
+        let Some(frame) = frames.get(at) else {
+            return SiteName { name: "(unknown site)".to_owned(), ..SiteName::default() };
+        };
+        let passed_over = &frames[..user.unwrap_or(0)];
+        let callee = passed_over.last().map(|frame| frame.function).filter(|name| !name.contains(['<', ' ']));
+        let name = self
+            .assigned_name(&frames[at..], callee)
+            .or_else(|| passed_over.iter().rev().find_map(|frame| container(frame.function)))
+            .unwrap_or_else(
+                || if frame.function.is_empty() { "(unknown)".to_owned() } else { frame.function.to_owned() },
+            );
+        SiteName {
+            name,
+            function: frame.function.to_owned(),
+            file: frame.file.to_owned(),
+            line: frame.line,
+            module: frame.module.to_owned(),
+        }
     }
+
+    /// The variable that takes the allocation made by the first of `frames`.
+    fn assigned_name(&mut self, frames: &[SiteFrame<'_>], callee: Option<&str>) -> Option<String> {
+        let frame = frames.first()?;
+        let place = CallPlace { line: frame.line, column: frame.column, callee };
+        let Assigned { names, is_in_call_order } = self.sources.assigned(frame.file, &place)?;
+        if let [only] = names.as_slice() {
+            return only.clone();
+        }
+        if is_in_call_order && !names.is_empty() {
+            let same_call = |other: &&SiteFrame<'_>| (other.module, other.offset) == (frame.module, frame.offset);
+            let own = frames.iter().take_while(same_call).count();
+            let order = self.calls.order(frame.module, frame.offset, own);
+            if let Some(order) = order.filter(|order| order.count == names.len()) {
+                return names[order.index].clone();
+            }
+        }
+        any_of(names)
+    }
+}
+
+/// `u or v`; `None` where one has no name, or all together are too long to be one.
+fn any_of(names: Vec<Option<String>>) -> Option<String> {
+    let mut names = names.into_iter().collect::<Option<Vec<String>>>()?;
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Some(names.join(" or ")).filter(|name| !name.is_empty() && name.chars().count() <= NAMES_CHARS_MAX)
 }
 
 /// Libraries whose frames are never the user's allocation site.
@@ -214,20 +262,18 @@ mod tests {
             frame("pgain", "/home/u/prog"),
             frame("main", "/home/u/prog"),
         ];
-        let site = name_site(&frames, &mut SourceCache::new());
+        let site = SiteNamer::default().name(&frames);
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
-        let site = name_site(&[frame("xmalloc", "/p"), frame("read_all", "/p")], &mut SourceCache::new());
+        let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
     }
 
     #[test]
     fn a_stack_of_nothing_but_wrappers_names_the_outermost() {
-        let site = name_site(
-            &[frame("xmalloc", "/p"), frame("my_malloc", "/p"), frame("start", "/lib/libc.so.6")],
-            &mut SourceCache::new(),
-        );
+        let frames = [frame("xmalloc", "/p"), frame("my_malloc", "/p"), frame("start", "/lib/libc.so.6")];
+        let site = SiteNamer::default().name(&frames);
         assert_eq!(site.function, "my_malloc");
-        assert_eq!(name_site(&[], &mut SourceCache::new()).name, "(unknown site)");
+        assert_eq!(SiteNamer::default().name(&[]).name, "(unknown site)");
     }
 
     #[test]

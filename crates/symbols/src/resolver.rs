@@ -23,6 +23,8 @@ pub struct ResolvedFrame {
     pub file: String,
     /// Line, or 0.
     pub line: u32,
+    /// Column in bytes, from 1; 0 where the compiler wrote none.
+    pub column: u32,
     /// It was inlined into the next frame.
     pub inlined: bool,
 }
@@ -70,12 +72,16 @@ impl ElfSymbolizer {
     }
 
     fn look_up(&mut self, path: &str, offsets: &[u64]) {
-        let source = Source::Elf(Elf::new(path));
-        let results = self.inner.symbolize(&source, Input::VirtOffset(offsets));
-        let resolved: Vec<Resolved> = match results {
-            Ok(results) => results.iter().map(frames).collect(),
-            Err(_) => vec![Err(Unresolved::NoSymbol); offsets.len()],
+        let look_up = |debug_syms| {
+            let mut elf = Elf::new(path);
+            elf.debug_syms = debug_syms;
+            let source = Source::Elf(elf);
+            let results = self.inner.symbolize(&source, Input::VirtOffset(offsets));
+            results.map(|results| results.iter().map(frames).collect::<Vec<Resolved>>())
         };
+        // Debug information that cannot be read leaves the symbol table, which has the functions.
+        let resolved = look_up(true).or_else(|_| look_up(false));
+        let resolved = resolved.unwrap_or_else(|_| vec![Err(Unresolved::NoSymbol); offsets.len()]);
         let known = self.cache.entry(path.to_owned()).or_default();
         known.extend(offsets.iter().copied().zip(resolved));
     }
@@ -133,13 +139,14 @@ fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedF
         function: tidy(short_function(&strip_hash(name))),
         file: code.map(|code| tidy(&code.to_path().to_string_lossy())).unwrap_or_default(),
         line: code.and_then(|code| code.line).unwrap_or(0),
+        column: code.and_then(|code| code.column).map_or(0, u32::from),
         inlined,
     }
 }
 
 /// Rust's legacy names end in a hash that says nothing.
 fn strip_hash(name: &str) -> String {
-    let demangled = if name.starts_with("_Z") || name.starts_with("_R") {
+    let demangled = if name.starts_with("_Z") || name.starts_with("_R") || name.contains("_MOD_") {
         crate::demangle::demangle(name)
     } else {
         name.to_owned()

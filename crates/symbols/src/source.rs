@@ -1,22 +1,21 @@
 //! Which variable a source line assigns an allocation to.
 //!
-//! No compiler front end: the statement around the line is cut out, comments and strings are blanked, and the target of the
-//! assignment (or declaration, method call, field) that holds the allocation is read off. What does not look like one of the known
-//! forms gives no name. Sources are untrusted: files over 8 MiB, lines over 4096 bytes and anything that is no regular file are left alone.
+//! No compiler front end: the statement around the line is cut out ([`crate::statement`]), and the target of the assignment (or declaration, method
+//! call, field) that holds the allocation is read off. What does not look like one of the known forms gives no name. Of several allocations in a line, the
+//! column tells which is meant, where the compiler wrote columns. Sources are untrusted: files over 8 MiB, lines over 4096 bytes and anything that is no
+//! regular file are left alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::demangle::tidy;
+use crate::fortran::allocated;
+use crate::statement::{Statement, around, around_fortran, blanked};
 
 const FILE_BYTES_MAX: u64 = 8 << 20;
 const LINE_BYTES_MAX: usize = 4096;
 const NAME_CHARS_MAX: usize = 60;
-/// Lines looked at before and after for the rest of a statement.
-const LINES_BEFORE: usize = 4;
-const LINES_AFTER: usize = 6;
-
 /// Words that allocate, in C, C++ and Rust. A statement's assignment counts when one of them (or the named callee) follows it.
 const ALLOCATING: [&str; 20] = [
     "malloc",
@@ -58,10 +57,56 @@ const GROWING: [&str; 14] = [
     ".try_emplace",
 ];
 
+/// What a line of the source assigns its allocations to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assigned {
+    /// The possible targets; `None` where an allocation is assigned to nothing that has a name. One: it is this one.
+    pub names: Vec<Option<String>>,
+    /// They are one for each call of the line, in the order in which the program makes them: who knows the call's place among these knows the target.
+    pub is_in_call_order: bool,
+}
+
+impl Assigned {
+    fn one(name: Option<String>) -> Assigned {
+        Assigned { names: vec![name], is_in_call_order: false }
+    }
+}
+
+/// Where a call stands in the source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallPlace<'a> {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in bytes, from 1; 0 where the compiler wrote none.
+    pub column: u32,
+    /// The function called there, if known.
+    pub callee: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    FreeFortran,
+    FixedFortran,
+    Rust,
+    Other,
+}
+
+fn language(path: &str) -> Language {
+    match path.rsplit('.').next().unwrap_or("").to_ascii_lowercase().as_str() {
+        "f90" | "f95" | "f03" | "f08" => Language::FreeFortran,
+        "f" | "f77" | "for" | "ftn" => Language::FixedFortran,
+        "rs" => Language::Rust,
+        _ => Language::Other,
+    }
+}
+
+/// A file's lines: of Fortran as they are, of other languages without comments and contents of strings.
+type Lines = Arc<Vec<String>>;
+
 /// Source files that were read, by path.
 #[derive(Debug, Default)]
 pub struct SourceCache {
-    files: HashMap<String, Option<Arc<Vec<String>>>>,
+    files: HashMap<String, Option<Lines>>,
 }
 
 impl SourceCache {
@@ -71,24 +116,104 @@ impl SourceCache {
         SourceCache::default()
     }
 
-    fn lines(&mut self, path: &str) -> Option<Arc<Vec<String>>> {
+    fn lines(&mut self, path: &str) -> Option<Lines> {
         if let Some(lines) = self.files.get(path) {
             return lines.clone();
         }
-        let lines = read_lines(path).map(Arc::new);
+        let lines = read_lines(path).map(|lines| Arc::new(code_of(lines, language(path))));
         self.files.insert(path.to_owned(), lines.clone());
         lines
     }
 
-    /// The variable, member or element that takes the allocation made at `line` (from 1) of `path`; `callee` is the function called
-    /// there, if known. `None` where the file cannot be read or the statement is of no known form.
-    pub fn assigned_name(&mut self, path: &str, line: u32, callee: Option<&str>) -> Option<String> {
+    /// The variables, members or elements that may take the allocation made at `place` of the file at `path`. `None` where the file cannot be read or
+    /// has no such line.
+    pub fn assigned(&mut self, path: &str, place: &CallPlace<'_>) -> Option<Assigned> {
         let lines = self.lines(path)?;
-        let index = (line as usize).checked_sub(1).filter(|&index| index < lines.len())?;
-        let statement = statement_around(&lines, index);
-        let extension = path.rsplit('.').next().unwrap_or("");
-        name_in_statement(&statement, extension, callee)
+        let index = (place.line as usize).checked_sub(1).filter(|&index| index < lines.len())?;
+        Some(assigned_in(&lines, index, language(path), place))
     }
+}
+
+fn code_of(lines: Vec<String>, language: Language) -> Vec<String> {
+    match language {
+        Language::FreeFortran | Language::FixedFortran => lines,
+        // In Rust, an apostrophe also begins a lifetime.
+        Language::Rust => blanked(&lines, false),
+        Language::Other => blanked(&lines, true),
+    }
+}
+
+fn assigned_in(lines: &[String], index: usize, language: Language, place: &CallPlace<'_>) -> Assigned {
+    if matches!(language, Language::FreeFortran | Language::FixedFortran) {
+        let names = allocated(&around_fortran(lines, index, language == Language::FixedFortran));
+        return Assigned { names: names.into_iter().map(|name| shown(&name)).collect(), is_in_call_order: true };
+    }
+    let mut ways = around(lines, index).into_iter().map(|way| assigned_by(&way, language, place));
+    let plain = ways.next().unwrap_or_default();
+    if plain.names.iter().any(Option::is_some) {
+        return plain;
+    }
+    let mut names: Vec<Option<String>> = ways.flat_map(|way| way.names).filter(Option::is_some).collect();
+    names.dedup();
+    if names.is_empty() { plain } else { Assigned { names, is_in_call_order: false } }
+}
+
+fn assigned_by(statement: &Statement, language: Language, place: &CallPlace<'_>) -> Assigned {
+    let text = statement.text.as_str();
+    let name = |at: usize, allocation: Option<usize>| name_in_part(text, at, allocation, language);
+    let mut allocations = allocation_positions(text, place.callee);
+    let position = (statement.line_start + place.column as usize).checked_sub(1);
+    if let Some(at) = position.filter(|&at| place.column > 0 && at < statement.line_end) {
+        let (start, end) = part_around(text, at);
+        allocations.retain(|word| (start..end).contains(word));
+        // Compilers name the beginning of the called name, or its brackets.
+        let meant = allocations.iter().rfind(|&&word| word <= at).or(allocations.first()).copied();
+        return Assigned::one(name(at, meant));
+    }
+    let on_line = |word: &&usize| (statement.line_start..statement.line_end).contains(*word);
+    if allocations.iter().any(|word| on_line(&word)) {
+        allocations.retain(|word| on_line(&word));
+    }
+    match allocations.as_slice() {
+        [] => {
+            let first = text.len() - text.trim_start_matches([' ', ';']).len();
+            Assigned::one(name(first, None))
+        }
+        [only] => Assigned::one(name(*only, Some(*only))),
+        several => {
+            let names = several.iter().map(|&word| name(word, Some(word))).collect();
+            Assigned { names, is_in_call_order: true }
+        }
+    }
+}
+
+/// Of several statements in `text`, where the one at `at` begins and ends.
+fn part_around(text: &str, at: usize) -> (usize, usize) {
+    let at = at.min(text.len());
+    let is_end = |byte: &u8| *byte == b';';
+    let start = text.as_bytes()[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
+    let end = text.as_bytes()[at..].iter().position(is_end).map_or(text.len(), |end| at + end);
+    (start, end)
+}
+
+/// The target in the statement at `at`, whose allocation is at `allocation`.
+fn name_in_part(text: &str, at: usize, allocation: Option<usize>, language: Language) -> Option<String> {
+    let (start, end) = part_around(text, at);
+    let part = text.get(start..end)?;
+    let start = start + (part.len() - part.trim_start().len());
+    let part = part.trim();
+    let allocation = allocation.and_then(|at| at.checked_sub(start)).filter(|&at| at <= part.len());
+    let name = match language {
+        Language::Rust => rust_name(part, allocation),
+        _ => at.checked_sub(start).and_then(|at| declared_at(part, at)).or_else(|| c_name(part, allocation)),
+    }?;
+    shown(&name)
+}
+
+fn shown(name: &str) -> Option<String> {
+    let name = tidy(name.trim());
+    let shown = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && name.chars().any(char::is_alphabetic);
+    shown.then_some(name)
 }
 
 fn read_lines(path: &str) -> Option<Vec<String>> {
@@ -101,92 +226,38 @@ fn read_lines(path: &str) -> Option<Vec<String>> {
     Some(text.lines().map(|line| if line.len() > LINE_BYTES_MAX { String::new() } else { line.to_owned() }).collect())
 }
 
-/// The statement that holds line `index`, on one line, without comments and the contents of strings.
-fn statement_around(lines: &[String], index: usize) -> String {
-    let code = |index: usize| strip_comments(&lines[index]);
-    let ends = |text: &str| text.is_empty() || text.starts_with('#') || text.ends_with([';', '{', '}']);
-    let mut first = index;
-    while first > 0 && index - first < LINES_BEFORE && !ends(code(first - 1).trim()) {
-        first -= 1;
-    }
-    let mut statement = String::new();
-    for line in first..lines.len().min(index + LINES_AFTER) {
-        let text = code(line);
-        statement.push_str(text.trim());
-        statement.push(' ');
-        if line >= index && (text.contains(';') || text.trim_end().ends_with(['{', '}'])) {
-            break;
-        }
-    }
-    // Of several statements on the line, the one that allocates.
-    let parts: Vec<&str> = statement.split(';').collect();
-    let allocates = |part: &&&str| ALLOCATING.iter().any(|word| position_of(part, word).is_some());
-    let chosen = parts.iter().find(allocates).or_else(|| parts.iter().find(|part| !part.trim().is_empty()));
-    chosen.map(|part| part.trim().to_owned()).unwrap_or_default()
-}
-
-fn strip_comments(line: &str) -> String {
-    let mut code = String::with_capacity(line.len());
-    let mut rest = line.chars().peekable();
-    let mut quote = None;
-    while let Some(character) = rest.next() {
-        match (quote, character) {
-            (Some(_), '\\') => {
-                rest.next();
-            }
-            (Some(open), close) if open == close => {
-                quote = None;
-                code.push(close);
-            }
-            (Some(_), _) => {}
-            (None, '"') => {
-                quote = Some('"');
-                code.push('"');
-            }
-            (None, '/') if rest.peek() == Some(&'/') => break,
-            (None, '/') if rest.peek() == Some(&'*') => {
-                let mut star = false;
-                rest.next();
-                for inside in rest.by_ref() {
-                    if star && inside == '/' {
-                        break;
-                    }
-                    star = inside == '*';
-                }
-            }
-            (None, other) => code.push(other),
-        }
-    }
-    code
-}
-
-fn name_in_statement(statement: &str, extension: &str, callee: Option<&str>) -> Option<String> {
-    let name = match extension.to_ascii_lowercase().as_str() {
-        "f" | "f77" | "f90" | "f95" | "f03" | "f08" | "for" => fortran_name(statement),
-        "rs" => rust_name(statement, callee),
-        _ => c_name(statement, callee),
-    }?;
-    let name = tidy(name.trim());
-    let shown = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && name.chars().any(char::is_alphabetic);
-    shown.then_some(name)
-}
-
 /// Position of `word` as a word (or the end of a longer name, as in `xmalloc`).
 fn position_of(text: &str, word: &str) -> Option<usize> {
+    positions_of(text, word).next()
+}
+
+fn positions_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = text.as_bytes();
     let whole_word = word == "new" || word == "clone";
-    text.match_indices(word).map(|(at, _)| at).find(|&at| {
+    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let after = bytes.get(at + word.len()).is_none_or(|&byte| !is_name(byte));
         let before = at == 0 || !is_name(bytes[at - 1]);
         after && (before || !whole_word)
     })
 }
 
-fn allocation_position(statement: &str, callee: Option<&str>) -> Option<usize> {
+/// Where calls of `callee` stand, or else words that allocate: each word once, at its beginning.
+fn allocation_positions(text: &str, callee: Option<&str>) -> Vec<usize> {
     let callee = callee.map(|name| name.rsplit("::").next().unwrap_or(name)).filter(|name| !name.is_empty());
-    let by_callee = callee.and_then(|name| position_of(statement, name));
-    by_callee.or_else(|| ALLOCATING.iter().filter_map(|word| position_of(statement, word)).min())
+    let by_callee: Vec<usize> = callee.map(|name| positions_of(text, name).collect()).unwrap_or_default();
+    if !by_callee.is_empty() {
+        return by_callee;
+    }
+    // By their ends: `alloc` is the end of `malloc`.
+    let mut words: BTreeMap<usize, usize> = BTreeMap::new();
+    for word in ALLOCATING {
+        for at in positions_of(text, word) {
+            let start = words.entry(at + word.len()).or_insert(at);
+            *start = at.min(*start);
+        }
+    }
+    words.into_values().collect()
 }
 
 /// The last plain `=` before `limit`.
@@ -199,8 +270,18 @@ fn assignment_before(statement: &str, limit: usize) -> Option<usize> {
     })
 }
 
-fn c_name(statement: &str, callee: Option<&str>) -> Option<String> {
-    let allocation = allocation_position(statement, callee);
+/// The variable declared at `at` of a declaration: `q` at the second name of `std::vector<int> p(3), q(4)`.
+fn declared_at(statement: &str, at: usize) -> Option<String> {
+    let rest = statement.get(at..)?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let end = rest.bytes().position(|byte| !is_name(byte)).unwrap_or(rest.len());
+    let begins =
+        at == 0 || !statement.as_bytes().get(at - 1).is_some_and(|&before| is_name(before) || b".:>".contains(&before));
+    let is_list = statement[..at].trim_end().ends_with(',') && rest[end..].trim_start().starts_with(['(', '{']);
+    (begins && is_list && end > 0 && declared_name(statement).is_some()).then(|| rest[..end].to_owned())
+}
+
+fn c_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
         return target_before(&statement[..equals]);
     }
@@ -243,13 +324,12 @@ fn target_before(text: &str) -> Option<String> {
     }
     let name = &text[start..];
     let pointed_to = text[..start].trim_end();
-    let is_dereference = pointed_to.ends_with('*')
-        && pointed_to
-            .trim_end_matches('*')
-            .trim_end()
-            .rsplit([';', '{', '}', '(', ','])
-            .next()
-            .is_some_and(str::is_empty);
+    let before = pointed_to.trim_end_matches('*').trim_end();
+    // After a comma, `*y` is declared like the first name of the list.
+    let begins = before.is_empty()
+        || before.ends_with([';', '{', '}', '('])
+        || (before.ends_with(',') && text.trim_start().starts_with('*'));
+    let is_dereference = pointed_to.ends_with('*') && begins;
     Some(if is_dereference && !name.is_empty() { format!("*{name}") } else { name.to_owned() })
         .filter(|n| !n.is_empty())
 }
@@ -299,13 +379,12 @@ fn bracket_after_templates(statement: &str) -> Option<usize> {
     None
 }
 
-fn rust_name(statement: &str, callee: Option<&str>) -> Option<String> {
+fn rust_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(at) = position_of(statement, "let").filter(|_| statement.contains('=')) {
         let pattern = statement[at + 3..].split('=').next()?.split(':').next()?;
         let name = pattern.trim().trim_start_matches("mut ").trim();
         return name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then(|| name.to_owned());
     }
-    let allocation = allocation_position(statement, callee);
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
         return target_before(&statement[..equals]);
     }
@@ -318,24 +397,65 @@ fn rust_name(statement: &str, callee: Option<&str>) -> Option<String> {
     target_before(field)
 }
 
-fn fortran_name(statement: &str) -> Option<String> {
-    let lower = statement.to_ascii_lowercase();
-    let arguments = &statement[position_of(&lower, "allocate")? + "allocate".len()..];
-    let arguments = arguments.trim_start().strip_prefix('(')?;
-    // A type given first ends in two colons.
-    let arguments = arguments.rsplit_once("::").map_or(arguments, |(_, names)| names);
-    let name = arguments.split(['(', ',', ')']).next()?.trim();
-    let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'%';
-    (!name.is_empty() && name.bytes().all(sound)).then(|| name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn assigned(text: &str, extension: &str, place: &CallPlace<'_>) -> Vec<Option<String>> {
+        let language = language(&format!("x.{extension}"));
+        let lines = code_of(text.lines().map(str::to_owned).collect(), language);
+        let index = if place.line > 0 { place.line as usize - 1 } else { lines.len().saturating_sub(1) };
+        if lines.is_empty() { Vec::new() } else { assigned_in(&lines, index, language, place).names }
+    }
+
     fn name(statement: &str, extension: &str) -> Option<String> {
-        let lines: Vec<String> = statement.lines().map(str::to_owned).collect();
-        name_in_statement(&statement_around(&lines, lines.len() - 1), extension, None)
+        assigned(statement, extension, &CallPlace::default()).into_iter().next().flatten()
+    }
+
+    fn names(text: &str, extension: &str, line: u32, column: u32) -> Vec<String> {
+        let place = CallPlace { line, column, callee: None };
+        assigned(text, extension, &place).into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    #[test]
+    fn columns_tell_allocations_of_one_line_apart() {
+        let line = "  double *x = malloc(10), *y = (double *)malloc(20); z = new T[3];";
+        for (word, expected) in [("malloc(10", "x"), ("malloc(20", "y"), ("new T", "z")] {
+            let column = line.find(word).unwrap() as u32 + 1;
+            assert_eq!(names(line, "cpp", 1, column), [expected]);
+        }
+        assert_eq!(names(line, "cpp", 1, 0), ["x", "y", "z"], "without columns: each, in the order of the calls");
+        let declared = "  std::vector<int> p(3), q(4);";
+        assert_eq!(names(declared, "cpp", 1, declared.find("q(4").unwrap() as u32 + 1), ["q"]);
+        assert_eq!(names(declared, "cpp", 1, declared.find("p(3").unwrap() as u32 + 1), ["p"]);
+    }
+
+    #[test]
+    fn an_assignment_goes_on_over_lines_of_the_preprocessor() {
+        let split = "  f();\n  a =\n#ifdef X\n    malloc(800);\n#else\n    calloc(100, 8);\n#endif\n  g();\n";
+        assert_eq!(names(split, "c", 4, 0), ["a"]);
+        assert_eq!(names(split, "c", 6, 5), ["a"]);
+        let nested = "  a = // the grid\n#if A\n#if B\n  1;\n#endif\n#elif C\n  /* here */\n  malloc(8);\n#endif\n";
+        assert_eq!(names(nested, "c", 8, 3), ["a"]);
+        let tail = "  double *a\n#ifdef ALIGNED\n    __attribute__((aligned(64)))\n#endif\n    = malloc(n);\n";
+        assert_eq!(names(tail, "c", 5, 7), ["a"]);
+        // Which branch was compiled is not known: both are told.
+        let either = "#ifdef X\n  a =\n#else\n  b =\n#endif\n    malloc(n);\n";
+        assert_eq!(names(either, "c", 6, 5), ["a", "b"]);
+        let ended = "#ifdef X\n  a = 1;\n#endif\n    f(malloc(n));\n";
+        assert_eq!(names(ended, "c", 4, 7), [""]);
+    }
+
+    #[test]
+    fn every_line_of_a_continued_statement_of_fortran_names_its_objects() {
+        let free = "x = 1\nallocate ( &\n  &  u(n), & ! here, and\n! a comment\n  & v(n), r(n), stat=ios)\ny = 2\n";
+        for line in [2, 3, 5] {
+            assert_eq!(names(free, "f90", line, 0), ["u", "v", "r"], "line {line}");
+        }
+        let fixed = "      x = 1\n      allocate (u(n),\nc     w(n),\n     >          v(n))\n      y = 2\n";
+        assert_eq!(names(fixed, "f", 2, 0), ["u", "v"]);
+        assert_eq!(names(fixed, "f", 4, 0), ["u", "v"]);
+        assert!(names(fixed, "f", 5, 0).is_empty());
     }
 
     #[test]
@@ -387,10 +507,10 @@ mod tests {
 
     #[test]
     fn hostile_sources_are_left_alone() {
-        let mut cache = SourceCache::new();
-        assert_eq!(cache.assigned_name("/dev/zero", 1, None), None);
-        assert_eq!(cache.assigned_name("/proc/self/mem", 1, None), None);
-        assert_eq!(cache.assigned_name("/nonexistent/x.c", 1, None), None);
+        let (mut cache, place) = (SourceCache::new(), CallPlace { line: 1, ..CallPlace::default() });
+        for path in ["/dev/zero", "/proc/self/mem", "/nonexistent/x.c"] {
+            assert_eq!(cache.assigned(path, &place), None);
+        }
         let long = format!("{} = malloc(1);", "a".repeat(100_000));
         assert_eq!(name(&long, "c"), None);
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use numapilot_symbols::{ElfSymbolizer, ModuleLayout, SiteFrame, SourceCache, Symbolizer, Unresolved, name_site};
+use numapilot_symbols::{ElfSymbolizer, ModuleLayout, SiteFrame, SiteNamer, Symbolizer, Unresolved};
 use object::{Object, ObjectSymbol};
 
 const PROGRAM: &str = r#"
@@ -129,10 +129,11 @@ fn sites_are_named_after_the_variable_or_the_element_type() {
     let resolved = symbolizer.resolve(path, &[], &offsets);
     let frame = resolved.iter().flatten().flatten().find(|frame| frame.line == line_of("malloc(n"));
     let frame = frame.expect("the call of malloc has its line");
-    let site = SiteFrame { function: &frame.function, file: &frame.file, line: frame.line, module: path };
-    let mut sources = SourceCache::new();
-    assert_eq!(name_site(&[site], &mut sources).name, "made");
-    assert_eq!(name_site(&[site], &mut sources).function, "make<Point>");
+    let (line, column) = (frame.line, frame.column);
+    let site = SiteFrame { function: &frame.function, file: &frame.file, line, column, module: path, offset: 0 };
+    let mut namer = SiteNamer::default();
+    assert_eq!(namer.name(&[site]).name, "made");
+    assert_eq!(namer.name(&[site]).function, "make<Point>");
 
     let (start, bytes) = symbol(&program.binary, "main");
     let offsets: Vec<u64> = (start..start + bytes).collect();
@@ -140,12 +141,17 @@ fn sites_are_named_after_the_variable_or_the_element_type() {
     let line = line_of("std::vector<Point>");
     let caller = resolved.iter().flatten().flatten().find(|frame| frame.line == line).expect("main makes the vector");
     let constructor = "std::vector<Point, std::allocator<Point> >::vector";
-    let mut frames =
-        [constructor, "main"].map(|function| SiteFrame { function, file: &caller.file, line, module: path });
-    let named = name_site(&frames, &mut sources);
+    let mut frames = [constructor, "main"].map(|function| SiteFrame {
+        function,
+        file: &caller.file,
+        line,
+        module: path,
+        ..SiteFrame::default()
+    });
+    let named = namer.name(&frames);
     assert_eq!((named.name.as_str(), named.function.as_str(), named.line), ("points", "main", line));
     frames.iter_mut().for_each(|frame| frame.file = "/gone/program.cpp");
-    assert_eq!(name_site(&frames, &mut sources).name, "vector<Point>", "without the source, the element type");
+    assert_eq!(namer.name(&frames).name, "vector<Point>", "without the source, the element type");
 }
 
 #[test]

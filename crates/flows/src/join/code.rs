@@ -83,11 +83,29 @@ impl<L: Layouts> Joiner<L> {
         }
         let binary = self.out.binaries.len() as u32;
         self.out.binaries.push(Binary { path: key.0.clone(), build_id: key.1.clone() });
+        self.is_own_binary.push(is_own_library(path));
         self.binary_ids.insert(key, binary);
         binary
     }
 
-    /// A stack: frames are return addresses, so the call is the byte before.
+    /// Whether code of numapilot's own libraries is at a location: the program's stacks and functions are told without it.
+    fn is_own(&self, location: LocationId) -> bool {
+        let address = self.out.locations.get(location.0 as usize);
+        address.and_then(|address| self.is_own_binary.get(address.binary as usize)).copied().unwrap_or(false)
+    }
+
+    /// `location`, or where it is in a library of numapilot, the innermost frame of the program under which that ran; unknown without any.
+    pub(super) fn programs_own(&self, location: LocationId, stack: StackId) -> LocationId {
+        if !self.is_own(location) {
+            return location;
+        }
+        let stack = self.out.stacks.get(stack.0 as usize);
+        let caller = stack.and_then(|stack| stack.frames.first());
+        caller.map_or(LocationId(0), |(_, location)| *location)
+    }
+
+    /// A stack: frames are return addresses, so the call is the byte before. Frames of numapilot's own libraries (hooks, and the functions in which threads
+    /// begin under it) are not the program's, and are left out.
     pub(super) fn stack(&mut self, record: &Record, id: StackId, frames: &[VirtAddr], truncated: bool, failed: bool) {
         if id.0 == 0 || id.0 > STACK_IDS_MAX {
             self.out.losses.inconsistent_records += 1;
@@ -96,11 +114,17 @@ impl<L: Layouts> Joiner<L> {
         self.out.losses.truncated_stacks += u64::from(truncated);
         self.out.losses.failed_unwinds += u64::from(failed);
         let process = self.known_thread(record.thread).process;
-        let frames =
+        let mut frames: Vec<(u64, LocationId)> =
             frames.iter().map(|frame| (frame.0, self.code_location(process, frame.0.saturating_sub(1)))).collect();
+        frames.retain(|(_, location)| !self.is_own(*location));
         if self.out.stacks.len() <= id.0 as usize {
             self.out.stacks.resize(id.0 as usize + 1, RawStack::default());
         }
         self.out.stacks[id.0 as usize] = RawStack { frames, is_cut: truncated || failed };
     }
+}
+
+/// Libraries that numapilot loads into programs: tracker, planner, remapper.
+fn is_own_library(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|base| base.starts_with("libnumapilot-") && base.contains(".so"))
 }

@@ -103,8 +103,8 @@ pub(crate) trait Layouts {
 pub(crate) enum SiteKey {
     /// Allocated under this stack.
     Allocation(ObjectKind, StackId),
-    /// A symbol of a binary.
-    Symbol { binary: u32, name: Arc<str> },
+    /// A symbol of a binary, at this offset: two files may each have a static variable of one name.
+    Symbol { binary: u32, name: Arc<str>, offset: u64 },
     /// A section of a binary.
     Section { binary: u32, name: Arc<str> },
     /// A mapped file, or a named special mapping.
@@ -202,6 +202,8 @@ pub(crate) struct Joiner<L> {
     module_rows: HashMap<ModuleId, u32>,
     modules: Vec<Module>,
     binary_ids: HashMap<(Arc<str>, Vec<u8>), u32>,
+    /// By binary: whether it is a library of numapilot itself.
+    is_own_binary: Vec<bool>,
     location_ids: HashMap<CodeAddress, LocationId>,
     static_ids: HashMap<(u32, LayoutItem), u32>,
     names: HashMap<Arc<str>, u32>,
@@ -225,6 +227,7 @@ impl<L: Layouts> Joiner<L> {
             module_rows: HashMap::new(),
             modules: Vec::new(),
             binary_ids: HashMap::new(),
+            is_own_binary: Vec::new(),
             location_ids: HashMap::new(),
             static_ids: HashMap::new(),
             names: HashMap::new(),
@@ -325,6 +328,7 @@ impl<L: Layouts> Joiner<L> {
         let recorded_ip = access.ip.0;
         let ip = if self.conventions.ip_is_return_address { recorded_ip.saturating_sub(1) } else { recorded_ip };
         let location = self.code_at(record.thread, process, ip);
+        let location = self.programs_own(location, access.stack);
         let access = AccessRef {
             row: 0,
             time: record.stamp.time,
@@ -426,8 +430,11 @@ impl<L: Layouts> Joiner<L> {
         }
         let (binary, start) = (module.binary, module.bias.wrapping_add(layout.offset(item)));
         let name = layout.name(item).clone();
-        let key =
-            if layout.is_symbol(item) { SiteKey::Symbol { binary, name } } else { SiteKey::Section { binary, name } };
+        let offset = layout.offset(item);
+        let key = match layout.is_symbol(item) {
+            true => SiteKey::Symbol { binary, name, offset },
+            false => SiteKey::Section { binary, name },
+        };
         let site = self.site(key);
         let object = Object {
             site,

@@ -317,6 +317,64 @@ fn a_block_covers_its_mapping_and_a_mapping_its_module() {
 }
 
 #[test]
+fn frames_of_numapilots_own_libraries_are_in_no_stack_and_no_place_of_an_access() {
+    let mut world = World::new();
+    let module = |id: u32, address: u64, path: &str| Event::Module {
+        id: ModuleId(id),
+        address: VirtAddr(address),
+        bytes: PAGE,
+        bias: address,
+        path: path.into(),
+        build_id: Vec::new(),
+    };
+    let (program, tracker, libc) = (0x40_0000, 0x50_0000, 0x60_0000);
+    let frames = |addresses: &[u64]| addresses.iter().map(|&address| VirtAddr(address)).collect::<Vec<_>>();
+    let stack = |id, addresses: &[u64]| Event::Stack {
+        id: StackId(id),
+        frames: frames(addresses),
+        truncated: false,
+        failed: false,
+    };
+    let access = |ip, stack| {
+        Event::Access(Access {
+            address: VirtAddr(BASE),
+            ip: VirtAddr(ip),
+            stack: StackId(stack),
+            weight: 7,
+            ..Access::default()
+        })
+    };
+    // What the kernel sees of a thread that began in the tracker's `begin_pthread`: a hook, the program, the trampoline, libc's start.
+    let events = [
+        module(1, program, "/home/u/app"),
+        module(2, tracker, "/run/user/0/numapilot/libnumapilot-track.so"),
+        module(3, libc, "/lib/libc.so.6"),
+        stack(1, &[tracker + 64, program + 16, tracker + 32, libc + 8]),
+        stack(2, &[tracker + 32, tracker + 40]),
+        access(program + 20, 1),
+        access(tracker + 70, 1),
+        access(tracker + 70, 2),
+    ];
+    let mut locations = Vec::new();
+    for (order, event) in (10..).zip(events) {
+        let stamp = Stamp { order: Order(order), time: TimeNs(order) };
+        let record = Record { stamp, thread: ThreadIndex(0), event };
+        world.joiner.push(&record, &mut |joined: &JoinedAccess| locations.push(joined.access.location));
+    }
+    let joined = world.joiner.finish();
+    let place = |location: crate::model::LocationId| {
+        let address = joined.locations[location.0 as usize];
+        (joined.binaries[address.binary as usize].path.to_string(), address.offset)
+    };
+    let of_stack = |id: usize| joined.stacks[id].frames.iter().map(|(_, at)| place(*at)).collect::<Vec<_>>();
+    assert_eq!(of_stack(1), [("/home/u/app".to_owned(), 15), ("/lib/libc.so.6".to_owned(), 7)]);
+    assert_eq!(of_stack(2), []);
+    let places: Vec<_> = locations.into_iter().map(place).collect();
+    let app = |offset| ("/home/u/app".to_owned(), offset);
+    assert_eq!(places, [app(19), app(15), (String::new(), 0)]);
+}
+
+#[test]
 fn damaged_records_are_counted_and_change_nothing() {
     let mut world = World::new();
     let address = VirtAddr(u64::MAX - 5);

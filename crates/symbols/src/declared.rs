@@ -1,0 +1,194 @@
+//! Where the static variables of a binary are declared: names, files and lines out of its DWARF.
+//!
+//! Variables of files and functions, members of classes, variables of Fortran's modules and its COMMON blocks: whatever has one address that the linker
+//! gave. Compressed debug information is not read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use gimli::{AttributeValue, Operation};
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
+
+use crate::code::{Dwarf, Slice, Unit, dwarf_of, has_debug, separate_file};
+use crate::demangle::tidy;
+use crate::unresolved::Unresolved;
+
+/// References from a definition to its declaration are followed so far.
+const REFERENCES_MAX: usize = 8;
+
+/// Declaration of a static variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// Its name in the source, without scopes.
+    pub name: Arc<str>,
+    /// Source file, or empty.
+    pub file: Arc<str>,
+    /// Line, or 0.
+    pub line: u32,
+}
+
+/// Declarations of a binary's static variables, by offset (as the file counts addresses).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declarations {
+    variables: BTreeMap<u64, Declaration>,
+    /// COMMON blocks that have no address in the debug information, by the names that the linker knows.
+    blocks: BTreeMap<String, Declaration>,
+}
+
+impl Declarations {
+    /// Reads the binary at `path`, or its separate file of debug information. Without any there are no declarations; what is broken ends them.
+    ///
+    /// # Errors
+    /// The file is not there, or is no ELF file.
+    pub fn read(path: &Path) -> Result<Declarations, Unresolved> {
+        let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+        let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+        let mut found = Declarations::default();
+        let separate =
+            if has_debug(&file) { None } else { separate_file(&file).and_then(|path| File::open(path).ok()) };
+        match separate.map(ReadCache::new) {
+            Some(cache) => {
+                if let Ok(file) = object::File::parse(&cache) {
+                    found.add(&file);
+                }
+            }
+            None => found.add(&file),
+        }
+        found.place_blocks(&file);
+        Ok(found)
+    }
+
+    /// The declaration of the variable that begins at `offset`.
+    #[must_use]
+    pub fn find(&self, offset: u64) -> Option<&Declaration> {
+        self.variables.get(&offset)
+    }
+
+    /// Gives COMMON blocks the addresses of their symbols.
+    fn place_blocks<'d>(&mut self, file: &impl Object<'d>) {
+        let blocks = std::mem::take(&mut self.blocks);
+        for symbol in file.symbols().filter(|symbol| symbol.is_definition() && !blocks.is_empty()) {
+            if let Some(block) = symbol.name().ok().and_then(|name| blocks.get(name)) {
+                self.variables.insert(symbol.address(), block.clone());
+            }
+        }
+    }
+
+    fn add<'d>(&mut self, file: &impl Object<'d>) {
+        let Ok(dwarf) = dwarf_of(file) else { return };
+        let mut units = dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            let Ok(unit) = dwarf.unit(header) else { continue };
+            // What a unit held before a break was found; the rest of it cannot be.
+            let _ = UnitWalk { dwarf: &dwarf, unit: &unit, files: BTreeMap::new() }.run(self);
+        }
+    }
+}
+
+type Entry<'d> = gimli::DebuggingInformationEntry<Slice<'d>>;
+
+struct UnitWalk<'a, 'd> {
+    dwarf: &'a Dwarf<'d>,
+    unit: &'a Unit<'d>,
+    files: BTreeMap<u64, Arc<str>>,
+}
+
+impl<'d> UnitWalk<'_, 'd> {
+    fn run(mut self, found: &mut Declarations) -> gimli::Result<()> {
+        let mut entries = self.unit.entries();
+        while let Some(entry) = entries.next_dfs()? {
+            if !matches!(entry.tag(), gimli::DW_TAG_variable | gimli::DW_TAG_common_block) {
+                continue;
+            }
+            if entry.tag() == gimli::DW_TAG_common_block {
+                let linked = self.text(entry, gimli::DW_AT_linkage_name);
+                if let (Some(linked), Some(declaration)) = (linked, self.declaration(entry)) {
+                    found.blocks.insert(linked, declaration);
+                }
+            } else if let Some(address) = self.address(entry)
+                && let Some(declaration) = self.declaration(entry)
+            {
+                found.variables.entry(address).or_insert(declaration);
+            }
+        }
+        Ok(())
+    }
+
+    /// The address that the linker gave; `None` for what lies on stacks or in registers.
+    fn address(&self, entry: &Entry<'d>) -> Option<u64> {
+        let AttributeValue::Exprloc(expression) = entry.attr_value(gimli::DW_AT_location)? else { return None };
+        let mut operations = expression.operations(self.unit.encoding());
+        let address = match operations.next().ok()?? {
+            Operation::Address { address } => address,
+            Operation::AddressIndex { index } => self.dwarf.address(self.unit, index).ok()?,
+            _ => return None,
+        };
+        (address != 0 && operations.next().ok()?.is_none()).then_some(address)
+    }
+
+    fn declaration(&mut self, entry: &Entry<'d>) -> Option<Declaration> {
+        let mut name = self.text(entry, gimli::DW_AT_name);
+        let mut place = self.place(entry);
+        let mut next = reference(entry);
+        for _ in 0..REFERENCES_MAX {
+            let Some(Ok(entry)) = next.map(|offset| self.unit.entry(offset)) else { break };
+            name = name.or_else(|| self.text(&entry, gimli::DW_AT_name));
+            place = place.or_else(|| self.place(&entry));
+            next = reference(&entry);
+        }
+        let (file, line) = place.unwrap_or((0, 0));
+        let file = if line > 0 { self.file(file) } else { "".into() };
+        Some(Declaration { name: name?.into(), file, line })
+    }
+
+    fn text(&self, entry: &Entry<'d>, attribute: gimli::DwAt) -> Option<String> {
+        let value = self.dwarf.attr_string(self.unit, entry.attr_value(attribute)?).ok()?;
+        Some(tidy(&value.to_string_lossy()))
+    }
+
+    fn place(&self, entry: &Entry<'d>) -> Option<(u64, u32)> {
+        let line = entry.attr_value(gimli::DW_AT_decl_line)?.udata_value().filter(|&line| line > 0)?;
+        let file = match entry.attr_value(gimli::DW_AT_decl_file)? {
+            AttributeValue::FileIndex(index) => index,
+            value => value.udata_value()?,
+        };
+        Some((file, u32::try_from(line).ok()?))
+    }
+
+    /// The path of a file of the unit's line table.
+    fn file(&mut self, index: u64) -> Arc<str> {
+        if let Some(known) = self.files.get(&index) {
+            return known.clone();
+        }
+        let path: Arc<str> = self.path(index).unwrap_or_default().into();
+        self.files.insert(index, path.clone());
+        path
+    }
+
+    fn path(&self, index: u64) -> Option<String> {
+        let header = self.unit.line_program.as_ref()?.header();
+        let text = |value| self.dwarf.attr_string(self.unit, value).ok().map(|s| s.to_string_lossy().into_owned());
+        let file = header.file(index)?;
+        let mut path = text(file.path_name())?;
+        let folder = file.directory(header).and_then(text);
+        let base = self.unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
+        for folder in [folder, base].into_iter().flatten() {
+            if !path.starts_with('/') && !folder.is_empty() {
+                path = format!("{folder}/{path}");
+            }
+        }
+        Some(tidy(&path))
+    }
+}
+
+fn reference(entry: &Entry<'_>) -> Option<gimli::UnitOffset> {
+    [gimli::DW_AT_specification, gimli::DW_AT_abstract_origin].into_iter().find_map(|name| {
+        match entry.attr_value(name) {
+            Some(AttributeValue::UnitRef(offset)) => Some(offset),
+            _ => None,
+        }
+    })
+}
