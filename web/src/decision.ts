@@ -41,7 +41,7 @@ export function lineOf(model: Model, row: DecisionRow): ObjectLine {
         name: row.name,
         place: row.place,
         kind: row.kind,
-        bytes: row.bytes,
+        bytes: row.peak_live_bytes,
         instances: row.instances,
         samples: row.samples,
         accesses: row.accesses[0],

@@ -104,6 +104,10 @@ export interface DecisionRow {
     function: string;
     instances: number;
     bytes: number;
+    allocated_instances: number;
+    total_allocated_bytes: number;
+    peak_live_bytes: number;
+    peak_live_instances: number;
     samples: number;
     accesses: Estimate;
     share: Estimate;

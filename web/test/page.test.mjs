@@ -237,10 +237,10 @@ test("what the page works out under a filter is what the report says of it", asy
 test("tables sort and search, and the link remembers both", async () => {
     const { page, done } = await open("streamcluster.html");
     const first = () => page.locator(".objects tbody tr .name").first().innerText();
-    await page.locator(".objects button.sort", { hasText: "Size" }).click();
+    await page.locator(".objects button.sort", { hasText: "Peak size" }).click();
     await drawn(page);
     assert.equal(await first(), "block");
-    await page.locator(".objects button.sort", { hasText: "Size" }).click();
+    await page.locator(".objects button.sort", { hasText: "Peak size" }).click();
     await drawn(page);
     assert.notEqual(await first(), "block");
     await page.keyboard.press("/");

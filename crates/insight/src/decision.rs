@@ -2,7 +2,7 @@
 //!
 //! Definitions: `docs/metrics.md`, "The decision row".
 
-use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId};
+use numapilot_flows::{AccessRef, Object, ObjectKind, SiteId, SiteSize};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ThreadIndex};
 use serde::Serialize;
@@ -57,6 +57,9 @@ pub struct DecisionRow {
     pub instances: u64,
     /// Sum of their sizes in bytes.
     pub bytes: u64,
+    /// What its objects take, accessed or not, in the whole recording whatever the filter: at their peak, and in all.
+    #[serde(flatten)]
+    pub size: SiteSize,
     /// Samples behind the row.
     pub samples: u64,
     /// Memory accesses.
@@ -223,6 +226,11 @@ impl Accumulator {
             RowKey::Object(object) => trace.site_of(object),
             RowKey::Unknown => None,
         };
+        let size = match key {
+            RowKey::Site(site) => trace.site_size(site),
+            RowKey::Object(object) => size_of(trace.object(object)),
+            RowKey::Unknown => SiteSize::default(),
+        };
         let share = self.all.share_of(&sums.all);
         let known_from = self.known_from();
         let (best_node, avoidable) = self.best_placement(analysis);
@@ -236,6 +244,7 @@ impl Accumulator {
             function: site.map(|site| site.function.to_string()).unwrap_or_default(),
             instances: self.instances,
             bytes: self.bytes,
+            size,
             samples: self.all.samples,
             accesses: total.map_or_else(|| self.all.total(), |total| share.scaled(total)),
             share,
@@ -280,6 +289,16 @@ impl Accumulator {
         let avoidable = net_share(&self.from_remote[best], &local.without(&self.from_local[best]), &self.remote);
         (Some(analysis.nodes[best]), avoidable)
     }
+}
+
+/// One instance is its own peak.
+fn size_of(object: Option<&Object>) -> SiteSize {
+    object.map_or_else(SiteSize::default, |object| SiteSize {
+        allocated_instances: 1,
+        total_allocated_bytes: object.bytes,
+        peak_live_bytes: object.bytes,
+        peak_live_instances: 1,
+    })
 }
 
 fn sum_of(tallies: &[Tally]) -> Tally {

@@ -7,6 +7,7 @@ import { shareOf } from "../estimate";
 import { bare, bytes, count, interval, percent, plural, share, timeNs } from "../format";
 import { PATTERNS, REMOTE, WRITE, type Frame } from "../model";
 import * as palette from "../palette";
+import type { DecisionRow } from "../payload";
 import { OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
 import { nodeBar } from "./objects";
@@ -102,7 +103,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const born =
         instance >= 0
             ? birth(context, instance)
-            : `${plural(row?.instances ?? instancesOf(context, site.index), "object", "objects")}${row ? `, ${bytes(row.bytes)}` : ""}`;
+            : `${row ? sizeWords(row) : `${plural(instancesOf(context, site.index), "object", "objects")} seen accessed`}`;
     const whole = selection.whole(OBJECT).all.tally(0);
     const own = shareOf(selection.whole().all.tally(0), whole);
     const facts: (HTMLElement | false | undefined)[] = [
@@ -163,6 +164,12 @@ function byNode(context: Context, shares: ArrayLike<number>): HTMLElement {
         nodeBar(context, shares),
         h("span", { class: "faint" }, words.join(" · ") + (order.length > 4 ? " …" : "")),
     );
+}
+
+/** What a site's objects take: at their peak, and in all. */
+function sizeWords(row: DecisionRow): string {
+    const live = `${bytes(row.peak_live_bytes)} live at the peak in ${plural(row.peak_live_instances, "object", "objects")}`;
+    return `${live}; ${bytes(row.total_allocated_bytes)} allocated in all in ${plural(row.allocated_instances, "object", "objects")}`;
 }
 
 function instancesOf({ model }: Context, site: number): number {

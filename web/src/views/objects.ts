@@ -112,7 +112,7 @@ function rows(context: Context, selection: Selection): ObjectLine[] {
 function siteWords({ model }: Context, index: number): Partial<ObjectLine> {
     const site = model.sites[index];
     const row = model.siteRows.get(site.id);
-    return { site: index, name: site.name, place: site.place, kind: site.kind, bytes: row?.bytes ?? NaN, instances: row?.instances ?? NaN };
+    return { site: index, name: site.name, place: site.place, kind: site.kind, bytes: row?.peak_live_bytes ?? NaN, instances: row?.instances ?? NaN };
 }
 
 /** Sums that the list of instances tells: of one object, or of all of a site. */
@@ -136,7 +136,8 @@ function toldLine({ model }: Context, site: number, instance: number, told: Told
         name,
         place,
         kind,
-        bytes: told.bytes,
+        // Sizes of several instances do not tell how much was live at once.
+        bytes: told.instances > 1 ? NaN : told.bytes,
         instances: told.instances,
         samples: told.samples,
         accesses: told.weight,
@@ -265,7 +266,7 @@ function columns(context: Context): Column<ObjectLine>[] {
         },
         {
             name: "bytes",
-            title: "Size",
+            title: "Peak size",
             value: (row) => row.bytes || 0,
             cell: (row) => (Number.isNaN(row.bytes) ? "–" : bytes(row.bytes)),
             isWide: true,

@@ -112,6 +112,7 @@ mod tests {
             line: 0,
             instances: 1,
             bytes,
+            peak_live_bytes: bytes,
             share: 0.1,
             remote: 0.5,
             busiest_node: 1.0,

@@ -97,6 +97,8 @@ pub struct ObjectSummary {
     pub instances: u64,
     /// Sum of their sizes in bytes.
     pub bytes: u64,
+    /// Most bytes of the site's objects that were live at one moment.
+    pub peak_live_bytes: u64,
     /// Share of the program's memory accesses (mean over recordings).
     pub share: f64,
     /// Of its accesses, the share that is remote (mean over recordings).
@@ -179,6 +181,7 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             line: site.map_or(0, |site| site.line),
             instances: row.instances,
             bytes: row.bytes,
+            peak_live_bytes: row.size.peak_live_bytes,
             share: share.value,
             remote: remote.value,
             busiest_node: row.on_node.iter().map(|node| node.value).fold(0.0, f64::max),
@@ -212,6 +215,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
             let known = &mut merged[index];
             known.instances = known.instances.max(object.instances);
             known.bytes = known.bytes.max(object.bytes);
+            known.peak_live_bytes = known.peak_live_bytes.max(object.peak_live_bytes);
             known.share += object.share / count;
             known.busiest_node += object.busiest_node * object.share / count;
             known.remote_of_all[run] = object.remote_of_all[0];

@@ -20,7 +20,10 @@ pub(crate) use pages::{HotPage, PageUse};
 pub(crate) struct SiteFacts {
     pub site: SiteId,
     pub instances: u64,
+    /// Sizes of the instances that were accessed, in all.
     pub bytes: u64,
+    /// As many bytes of them at most as were live at one moment.
+    pub live_bytes: u64,
     pub samples: u64,
     /// All its accesses.
     pub all: Tally,

@@ -101,6 +101,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         }
         refine(survey, &samples, opened, usage, &mut cells, &mut sums);
     }
+    facts.live_bytes = facts.bytes.min(trace.site_size(site).peak_live_bytes);
     let (false_lines, share) = lines.judge(&facts.all);
     facts.on_false_shared = share;
     let false_lines: HashSet<(u32, u64)> = false_lines.into_iter().collect();

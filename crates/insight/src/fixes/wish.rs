@@ -23,6 +23,7 @@ pub(crate) struct Wish {
     pub kind: FixKind,
     sites: Vec<SiteId>,
     bytes: u64,
+    live_bytes: u64,
     instances: u64,
     hand_overs: u64,
 }
@@ -34,13 +35,14 @@ impl Wish {
             kind,
             sites: vec![facts.site],
             bytes: facts.bytes,
+            live_bytes: facts.live_bytes,
             instances: facts.instances,
             hand_overs: facts.stretches.max(facts.instances),
         }
     }
 
     fn plain(kind: FixKind) -> Wish {
-        Wish { kind, sites: Vec::new(), bytes: 0, instances: 0, hand_overs: 0 }
+        Wish { kind, sites: Vec::new(), bytes: 0, live_bytes: 0, instances: 0, hand_overs: 0 }
     }
 
     /// With the threads that were moved.
@@ -130,7 +132,7 @@ impl Wish {
             FixKind::Replicate => {
                 // All copies are read from one place.
                 let bytes_per_s = if slowest.is_finite() { slowest / 2.0 } else { COPY_BYTES_PER_S };
-                self.copied_bytes(machine) as f64 / bytes_per_s * 1e9
+                copies_of(self.bytes, machine) as f64 / bytes_per_s * 1e9
             }
             FixKind::MigrateAtHandOver => {
                 let instances = self.instances.max(1) as f64;
@@ -141,11 +143,6 @@ impl Wish {
             }
             _ => 0.0,
         }
-    }
-
-    fn copied_bytes(&self, machine: &Machine) -> u64 {
-        let nodes = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count() as u64;
-        self.bytes.saturating_mul(nodes.saturating_sub(1))
     }
 
     /// The fix, at this price.
@@ -163,7 +160,14 @@ impl Wish {
             }
             _ => Vec::new(),
         };
-        let more_bytes = if self.kind == FixKind::Replicate { self.copied_bytes(scene.machine) } else { 0 };
+        // Every instance is copied, but no more than are live at one moment have copies then.
+        let more_bytes = if self.kind == FixKind::Replicate { copies_of(self.live_bytes, scene.machine) } else { 0 };
         Fix { kind: self.kind.clone(), sites: self.sites.clone(), threads, processes, gain, more_bytes }
     }
+}
+
+/// Bytes of the copies of `bytes` bytes on all other nodes that have CPUs and memory.
+fn copies_of(bytes: u64, machine: &Machine) -> u64 {
+    let nodes = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count() as u64;
+    bytes.saturating_mul(nodes.saturating_sub(1))
 }

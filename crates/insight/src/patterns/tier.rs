@@ -25,7 +25,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         at_stake,
         evidence: vec![
             share("of its accesses are answered by nodes without CPUs", slow),
-            number("bytes it would take from nearer memory", facts.bytes as f64, Unit::Bytes),
+            number("bytes it would take from nearer memory", facts.live_bytes as f64, Unit::Bytes),
         ],
         sure: Sure::above(slow, 0.5, "share of its accesses on nodes without CPUs"),
         would_change: vec![

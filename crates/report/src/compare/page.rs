@@ -66,10 +66,13 @@ fn metrics(out: &mut String, comparison: &Comparison) {
 }
 
 fn objects(out: &mut String, comparison: &Comparison, top: usize) {
-    head(out, &["Object", "Place", "Size", "Remote before", "After", "Change", "Busiest node", "Verdict", "Match"]);
+    head(
+        out,
+        &["Object", "Place", "Peak size", "Remote before", "After", "Change", "Busiest node", "Verdict", "Match"],
+    );
     for change in comparison.objects.iter().take(top) {
         let (name, place) = words::object(change);
-        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.bytes);
+        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.peak_live_bytes);
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",

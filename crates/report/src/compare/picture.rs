@@ -5,7 +5,7 @@ use numapilot_insight::compare::Comparison;
 
 use super::words;
 use crate::pen::{FAINT, INK, Pen, Type};
-use crate::text::{clean, shorten};
+use crate::text::{clean, elide_all, shorten};
 
 /// Told apart by people with any kind of colour vision (Okabe and Ito, 2008), and in print by lightness.
 const BEFORE: &str = "#e69f00";
@@ -45,11 +45,13 @@ pub fn svg(comparison: &Comparison, top: usize) -> String {
             "no object has a visible share of remote accesses on either side",
         );
     }
-    for (index, change) in shown.iter().enumerate() {
+    let words: Vec<(String, String)> = shown.iter().map(|change| words::object(change)).collect();
+    let names: Vec<String> = words.iter().map(|(name, _)| clean(name)).collect();
+    let names = elide_all(&names.iter().map(String::as_str).collect::<Vec<_>>(), 32);
+    for (index, (change, (name, (_, place)))) in shown.iter().zip(names.iter().zip(&words)).enumerate() {
         let y = TOP + ROW * index as f64;
-        let (name, place) = words::object(change);
-        pen.text((LEFT - 12.0, y + 14.0), Type::new(13.0, INK).anchored("end"), &shorten(&clean(&name), 32));
-        pen.text((LEFT - 12.0, y + 30.0), Type::new(11.0, FAINT).anchored("end"), &shorten(&clean(&place), 38));
+        pen.text((LEFT - 12.0, y + 14.0), Type::new(13.0, INK).anchored("end"), name);
+        pen.text((LEFT - 12.0, y + 30.0), Type::new(11.0, FAINT).anchored("end"), &shorten(&clean(place), 38));
         bar(&mut pen, y, change.remote.before, BEFORE, &x);
         bar(&mut pen, y + 17.0, change.remote.after, AFTER, &x);
     }

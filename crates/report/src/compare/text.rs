@@ -57,7 +57,7 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize, look: Look) {
     let mut table = Table::new()
         .flexible("OBJECT", 12)
         .flexible("PLACE", 12)
-        .column("SIZE", Align::Right)
+        .column("PEAK", Align::Right)
         .column("REMOTE: BEFORE", Align::Right)
         .column("AFTER", Align::Right)
         .column("CHANGE", Align::Right)
@@ -65,7 +65,7 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize, look: Look) {
         .column("", Align::Left);
     for change in comparison.objects.iter().take(top) {
         let (name, place) = words::object(change);
-        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.bytes);
+        let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.peak_live_bytes);
         let verdict = match change.remote.verdict {
             ChangeVerdict::NoEvidence => String::new(),
             found => words::verdict(found).to_owned(),

@@ -121,9 +121,10 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
         RowKey::Object(_) | RowKey::Unknown => None,
     };
     let place = if row.place.is_empty() { String::new() } else { format!("{}, ", row.place) };
-    let what = match row.instances {
-        0 | 1 => format!(" ({place}{} of {})", units::bytes(row.bytes), row.kind.word()),
-        many => format!(" ({place}{many} {} objects, {} in all)", row.kind.word(), units::bytes(row.bytes)),
+    let peak = units::bytes(row.size.peak_live_bytes);
+    let what = match row.size.allocated_instances {
+        0 | 1 => format!(" ({place}{peak} of {})", row.kind.word()),
+        many => format!(" ({place}{many} {} objects, {peak} at their peak)", row.kind.word()),
     };
     Finding {
         site,

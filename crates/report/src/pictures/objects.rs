@@ -8,7 +8,7 @@ use crate::units;
 
 use super::axis::ticks;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, nothing, percent, whisker};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, fit_all, key, nothing, percent, whisker};
 
 const ROWS: usize = 12;
 const ROW: f64 = 34.0;
@@ -39,8 +39,10 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         pen.line((x, TOP + 22.0), (x, bottom), &format!(r#"stroke="{GRID}""#));
         pen.text((x, bottom + 16.0), Type::new(11.0, FAINT).anchored("middle"), &format!("{tick}"));
     }
-    for (index, row) in shown.iter().enumerate() {
-        bar(&mut pen, row, TOP + 26.0 + ROW * index as f64, (left, width / most));
+    let names: Vec<&str> = shown.iter().map(|row| row.name.as_str()).collect();
+    let names = fit_all(&names, NAMES - 14.0, 14.5);
+    for (index, (row, name)) in shown.iter().zip(&names).enumerate() {
+        bar(&mut pen, (row, name), TOP + 26.0 + ROW * index as f64, (left, width / most));
     }
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
@@ -53,7 +55,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     pen.finish()
 }
 
-fn bar(pen: &mut Pen, row: &DecisionRow, y: f64, (left, scale): (f64, f64)) {
+fn bar(pen: &mut Pen, (row, name): (&DecisionRow, &str), y: f64, (left, scale): (f64, f64)) {
     let length = row.share.value * scale;
     let remote = length * row.remote.value;
     let style = |colour: &str| format!(r#"fill="{colour}""#);
@@ -61,7 +63,7 @@ fn bar(pen: &mut Pen, row: &DecisionRow, y: f64, (left, scale): (f64, f64)) {
     pen.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
     whisker(pen, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
     let room = NAMES - 14.0;
-    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), &fit(&row.name, room, 14.5));
+    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), name);
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     pen.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;

@@ -2,7 +2,7 @@
 
 use crate::export::Export;
 use crate::pen::{Pen, Type};
-use crate::text::{clean, shorten};
+use crate::text::{clean, elide_all, shorten};
 
 use super::palette::{FAINT, INK};
 
@@ -23,6 +23,12 @@ pub fn columns(width: f64, size: f64) -> usize {
 /// Text that fits, with nothing in it that a reader could take for something else.
 pub fn fit(text: &str, width: f64, size: f64) -> String {
     shorten(&clean(text), columns(width, size))
+}
+
+/// Texts that fit, of which different ones stay different.
+pub fn fit_all(texts: &[&str], width: f64, size: f64) -> Vec<String> {
+    let clean: Vec<String> = texts.iter().map(|text| clean(text)).collect();
+    elide_all(&clean.iter().map(String::as_str).collect::<Vec<_>>(), columns(width, size))
 }
 
 /// A picture with a drawing of this height between its title and its foot.

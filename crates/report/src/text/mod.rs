@@ -1,6 +1,7 @@
 //! Reports for terminals and files: plain text within a width, colour only where asked for.
 
 mod code;
+mod elide;
 mod matrix;
 mod object;
 mod objects;
@@ -13,6 +14,7 @@ mod touches;
 
 pub use code::functions;
 pub use code::stacks;
+pub use elide::elide_all;
 pub use matrix::end;
 pub use matrix::links;
 pub use matrix::matrix;

@@ -9,6 +9,7 @@ use numapilot_machine::NodeId;
 use super::code::code;
 use super::code::stack_frames;
 use super::objects::objects;
+use super::objects::size_words;
 use super::style::Look;
 use super::style::clean;
 use super::style::shorten;
@@ -22,6 +23,11 @@ use crate::units;
 #[must_use]
 pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
     let mut text = objects(std::slice::from_ref(&detail.row), nodes, 1, look);
+    text.push('\n');
+    text.push_str(&look.heading("SIZE\n"));
+    for line in wrap(&size_words(&detail.row), look.width.saturating_sub(2)) {
+        text.push_str(&format!("  {line}\n"));
+    }
     text.push('\n');
     text.push_str(&look.heading("BORN\n"));
     text.push_str(&births(detail, trace, top, look));

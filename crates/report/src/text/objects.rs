@@ -25,7 +25,8 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
     let mut table = columns.table();
     for row in rows.iter().take(top) {
         table.row(columns.cells(row));
-        table.remark(&remark(row));
+        let (place, rest) = remark(row);
+        table.remark(&place, &rest);
     }
     let mut text = table.render(look, 0);
     if rows.len() > top {
@@ -37,7 +38,7 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
     text
 }
 
-const LEGEND: &str = "All in %. SHARE of all memory accesses (± half the 95 % interval), of all REMote ones; LOCal part of the \
+const LEGEND: &str = "PEAK: most bytes of it live at one moment. All else in %. SHARE of all memory accesses (± half the 95 % interval), of all REMote ones; LOCal part of the \
     object's own. Of its remote accesses, avoidable by PINning the allocating thread, by allocating ELSEwhere on one node. FROM, \
     ON: its accesses by accessing and by home node. OWN: by the allocating thread; 1ST: by it before anybody else's.";
 
@@ -54,7 +55,7 @@ impl Columns<'_> {
             .dense()
             .column("ID", Align::Left)
             .flexible("OBJECT", 6)
-            .column("SIZE", Align::Right)
+            .column("PEAK", Align::Right)
             .column("SHARE", Align::Right)
             .column("±", Align::Right)
             .column("REM", Align::Right)
@@ -73,7 +74,7 @@ impl Columns<'_> {
         let mut cells = vec![
             key(row.key),
             row.name.clone(),
-            units::bytes(row.bytes),
+            units::bytes(row.size.peak_live_bytes),
             format!("{:.1}", row.share.value * 100.0),
             margin(&row.share),
             units::bare_percent(row.share_of_remote.value),
@@ -130,24 +131,46 @@ fn optional(estimate: Option<&Estimate>) -> String {
     estimate.map_or_else(|| "-".to_owned(), |e| units::bare_percent(e.value))
 }
 
-/// Where the object comes from and how it is used.
-fn remark(row: &DecisionRow) -> String {
-    let mut parts = Vec::new();
-    match (row.place.is_empty(), row.function.is_empty()) {
-        (false, false) => parts.push(format!("{} in {}()", row.place, short_function(&row.function))),
-        (false, true) => parts.push(row.place.clone()),
-        (true, false) => parts.push(row.function.clone()),
-        (true, true) => {}
-    }
-    parts.push(row.kind.word().to_owned());
-    if row.instances > 1 {
-        parts.push(format!("{} instances", row.instances));
-    }
+/// Where the object comes from; and by which function, and how it is used.
+fn remark(row: &DecisionRow) -> (String, String) {
+    let function = match (row.place.is_empty(), row.function.is_empty()) {
+        (false, false) => format!(" in {}()", short_function(&row.function)),
+        (true, false) => row.function.clone(),
+        (_, true) => String::new(),
+    };
+    let mut parts = vec![row.kind.word().to_owned()];
+    parts.extend(instances(row));
     parts.push(usage(row));
     if let Some(cycles) = row.mean_latency_cycles {
         parts.push(format!("latency {cycles:.0} cycles (mean, measured)"));
     }
-    parts.join(", ")
+    let separator = if row.place.is_empty() && function.is_empty() { "" } else { ", " };
+    (row.place.clone(), format!("{function}{separator}{}", parts.join(", ")))
+}
+
+/// How many instances there were, where there is more than one.
+fn instances(row: &DecisionRow) -> Option<String> {
+    let (all, live) = (row.size.allocated_instances, row.size.peak_live_instances);
+    match (all, live) {
+        (0 | 1, _) => None,
+        (all, live) if all == live => Some(format!("{all} instances")),
+        (all, live) => Some(format!("{all} instances, {live} live at the peak")),
+    }
+}
+
+/// What the row's objects take, in words.
+#[must_use]
+pub fn size_words(row: &DecisionRow) -> String {
+    let size = &row.size;
+    let instances = |count: u64| if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") };
+    format!(
+        "{} live at the peak, in {}; {} allocated in all, in {}; sampled accesses reached {}",
+        units::bytes(size.peak_live_bytes),
+        instances(size.peak_live_instances),
+        units::bytes(size.total_allocated_bytes),
+        instances(size.allocated_instances),
+        instances(row.instances)
+    )
 }
 
 /// The function's own name: without parameters, and without template arguments where there are any.

@@ -2,6 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
+use super::elide::elide_all;
 use super::style::{Look, clean, shorten};
 
 /// Which side a column's text leans to.
@@ -32,8 +33,17 @@ pub struct Table {
 #[derive(Clone, Debug)]
 enum Row {
     Cells(Vec<String>),
-    /// A line of its own under a row, indented.
-    Remark(String),
+    /// A line of its own under a row, indented: what must stay, and what may be shortened.
+    Remark(String, String),
+}
+
+impl Row {
+    fn cells(&self) -> Option<&Vec<String>> {
+        match self {
+            Row::Cells(cells) => Some(cells),
+            Row::Remark(..) => None,
+        }
+    }
 }
 
 impl Default for Table {
@@ -77,9 +87,9 @@ impl Table {
         self.rows.push(Row::Cells(cells));
     }
 
-    /// Adds a line under the last row.
-    pub fn remark(&mut self, text: &str) {
-        self.rows.push(Row::Remark(clean(text)));
+    /// Adds a line under the last row. `lead` (where the row's object comes from) is shortened only where it alone does not fit.
+    pub fn remark(&mut self, lead: &str, rest: &str) {
+        self.rows.push(Row::Remark(clean(lead), clean(rest)));
     }
 
     /// Whether there is no row.
@@ -97,18 +107,34 @@ impl Table {
         let line = self.line(&titles, &widths, indent);
         text.push_str(&look.heading(&line));
         text.push('\n');
+        let mut columns = self.elided(&widths);
         for row in &self.rows {
             match row {
-                Row::Cells(cells) => text.push_str(&self.line(cells, &widths, indent)),
-                Row::Remark(remark) => {
+                Row::Cells(_) => {
+                    let cells: Vec<String> =
+                        columns.iter_mut().map(|column| column.next().unwrap_or_default()).collect();
+                    text.push_str(&self.line(&cells, &widths, indent));
+                }
+                Row::Remark(lead, rest) => {
                     let inset = indent + widths.first().copied().unwrap_or(0) + self.gap;
-                    let remark = shorten(remark, look.width.saturating_sub(inset));
-                    text.push_str(&look.faint(&format!("{}{remark}", " ".repeat(inset))));
+                    let lead = shorten(lead, look.width.saturating_sub(inset));
+                    let rest = shorten(rest, look.width.saturating_sub(inset + lead.width()));
+                    text.push_str(&look.faint(&format!("{}{lead}{rest}", " ".repeat(inset))));
                 }
             }
             text.push('\n');
         }
         text
+    }
+
+    /// The cells of each column in its width; different ones stay different.
+    fn elided(&self, widths: &[usize]) -> Vec<std::vec::IntoIter<String>> {
+        let cells: Vec<&Vec<String>> = self.rows.iter().filter_map(Row::cells).collect();
+        let column = |(column, &width): (usize, &usize)| {
+            let texts: Vec<&str> = cells.iter().map(|cells| cells.get(column).map_or("", String::as_str)).collect();
+            elide_all(&texts, width).into_iter()
+        };
+        widths.iter().enumerate().map(column).collect()
     }
 
     fn widths(&self, room: usize) -> Vec<usize> {
@@ -168,6 +194,29 @@ mod tests {
         let wide = table().render(Look::default(), 0);
         let ends: Vec<usize> = wide.lines().skip(1).map(UnicodeWidthStr::width).collect();
         assert_eq!(ends[0], ends[1], "right-aligned columns end together:\n{wide}");
+    }
+
+    #[test]
+    fn a_remark_keeps_the_place_whatever_the_width() {
+        let mut table = Table::new().flexible("object", 8);
+        table.row(["u".to_owned()]);
+        table.remark("a_rather_long_file_name.f90:1234", " in a_function_with_a_long_name(), heap, 3 instances");
+        for width in [44, 60] {
+            let text = table.render(Look { width, colour: false }, 2);
+            assert!(text.contains("a_rather_long_file_name.f90:1234 "), "{text}");
+            assert!(text.lines().all(|line| line.width() <= width), "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_whose_names_differ_in_the_middle_stay_apart() {
+        let mut table = Table::new().flexible("object", 8).column("share", Align::Right);
+        for axis in ["x", "y", "z"] {
+            table.row([format!("simulation_state_{axis}_of_all_the_particles"), "1.0 %".to_owned()]);
+        }
+        let text = table.render(Look { width: 30, colour: false }, 2);
+        let rows: std::collections::BTreeSet<&str> = text.lines().skip(1).collect();
+        assert_eq!(rows.len(), 3, "{text}");
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_
         "nodes",
         "mean_latency_cycles",
         "pattern",
+        "peak_live_bytes",
+        "peak_live_instances",
+        "total_allocated_bytes",
+        "allocated_instances",
     ];
     header.extend(last.map(str::to_owned));
     sheet.header(header)?;
@@ -83,6 +87,12 @@ pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_
         sheet.plain(row.nodes);
         sheet.maybe(row.mean_latency_cycles);
         sheet.plain(word(&row.pattern));
+        let size = &row.size;
+        for number in
+            [size.peak_live_bytes, size.peak_live_instances, size.total_allocated_bytes, size.allocated_instances]
+        {
+            sheet.plain(number);
+        }
         sheet.end()?;
     }
     Ok(())
