@@ -66,6 +66,58 @@ fn interleaving_is_seen_to_help_and_as_much_as_predicted() {
     run(&["compare", &before, &after, "--max-slowdown", "2%"]).succeeded();
 }
 
+/// Threads take pieces of work from one counter, and each touches first what it gets: no two runs are the same.
+const RACING: &str = r#"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+enum { THREADS = 4, PIECES = 512, LONGS = 2048 };
+static atomic_int next;
+static long *table;
+static void *work(void *argument) {
+    long sum = 0;
+    for (int piece; (piece = atomic_fetch_add(&next, 1)) < 6 * PIECES;)
+        for (int i = 0; i < LONGS; i += 2) sum += table[(long)(piece % PIECES) * LONGS + i]++;
+    return (void *)sum;
+}
+int main(void) {
+    table = malloc(sizeof(long) * PIECES * LONGS);
+    pthread_t threads[THREADS];
+    for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, work, NULL);
+    for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn equal_runs_of_a_racing_program_are_never_better_or_worse() {
+    let folder = scratch();
+    let program = build(folder.path(), "racing", "cc", RACING, &[]);
+    let traces: Vec<String> = (0..4)
+        .map(|number| {
+            let trace = folder.path().join(format!("run{number}.numatrace"));
+            record(&trace, &["--machine", "memprof-c"], &program, &[""; 0]).succeeded();
+            trace.display().to_string()
+        })
+        .collect();
+    let mut differences = 0;
+    for before in &traces {
+        for after in traces.iter().filter(|after| *after != before) {
+            let found = json(&run(&["compare", before, after, "--json", "--quiet"]).succeeded().stdout);
+            let metrics = found["metrics"].as_array().expect("metrics").iter();
+            let objects = found["objects"].as_array().expect("objects").iter().map(|object| &object["remote"]);
+            for line in metrics.chain(objects) {
+                assert_eq!(line["verdict"], "no-evidence", "{line}");
+                differences += i32::from(number(line, "/difference/value") != 0.0);
+            }
+        }
+    }
+    assert!(differences > 0, "the runs do not race, so this tells nothing");
+    let told = run(&["compare", &traces[0], &traces[1], "--quiet"]).succeeded().stdout;
+    assert!(told.contains("One recording of each does not show how much runs differ"), "{told}");
+    assert!(!told.contains("better  ") && !told.contains("worse  "), "{told}");
+}
+
 #[test]
 fn a_gate_fails_with_status_3_and_names_the_line_to_blame() {
     let folder = scratch();

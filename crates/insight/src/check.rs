@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::compare::{Change, ObjectSummary, RunSummary, TimeSource, merge_objects, repeated};
+use crate::compare::{Change, ObjectSummary, Repeatability, RunSummary, TimeSource, merge_objects, repeated};
 use crate::estimate::Estimate;
 
 /// A limit; all are shares (0.3 is 30 %).
@@ -145,7 +145,7 @@ fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Option<Estimate> {
     if old_source != new_source {
         return None;
     }
-    Change::of(repeated(&old), repeated(&new)).relative
+    Change::of(repeated(&old), repeated(&new), Repeatability::OF_AMOUNTS).relative
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 pub mod actuator;
 pub mod affinity;
+pub mod balancing;
 pub mod census;
 pub mod cgroup;
 pub mod cpu_time;

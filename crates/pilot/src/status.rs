@@ -176,6 +176,9 @@ pub struct Counters {
     pub pages_undone: u64,
     /// Bytes copied from node to node, undoing included.
     pub moved_bytes: u64,
+    /// Bytes that the kernel's own NUMA balancing moved meanwhile, of all processes of the machine; `None`: the kernel does not tell.
+    #[serde(default)]
+    pub kernel_moved_bytes: Option<u64>,
     /// Nanoseconds spent in moving.
     pub moving_ns: u64,
     /// Processor nanoseconds spent in asking the policy.

@@ -105,15 +105,15 @@ pub fn report(opened: &Opened, filter: Filter, top: usize) -> PyDocument {
     if let Some(touches) = analysis.touches() {
         data["page_faults"] = value!(touches);
     }
-    PyDocument::new(data, in_words(opened, &analysis))
+    PyDocument::new(data, in_words(opened, &analysis, top))
 }
 
 /// What a notebook shows of a trace.
 pub fn overview(opened: &Opened) -> PyDocument {
-    PyDocument::new(Value::Null, in_words(opened, &opened.analysis(Filter::default())))
+    PyDocument::new(Value::Null, in_words(opened, &opened.analysis(Filter::default()), ROWS))
 }
 
-fn in_words(opened: &Opened, analysis: &Analysis<'_>) -> String {
+fn in_words(opened: &Opened, analysis: &Analysis<'_>, top: usize) -> String {
     let look = Look::default();
     let head = match analysis.touches() {
         Some(touches) => text::touches(&touches, analysis.nodes()),
@@ -122,7 +122,11 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>) -> String {
     if opened.evidence() == Evidence::Other {
         return [head, text::heading(&opened.heading, look)].join("\n");
     }
-    let objects = text::objects(&analysis.sites(), analysis.nodes(), ROWS, look);
+    let sites = analysis.sites();
+    // What shows the rest is an option of the command there, and an argument here.
+    let option = format!("`-n {}`", sites.len());
+    let objects =
+        text::objects(&sites, analysis.nodes(), top, look).replace(&option, &format!("`report(top={})`", sites.len()));
     [head, text::heading(&opened.heading, look), objects].join("\n")
 }
 

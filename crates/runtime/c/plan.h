@@ -56,7 +56,7 @@ static inline void np_plan_unlock(struct np_plan_lock *lock) {
 }
 
 /* -- plan_region.c: the reserved addresses -- */
-enum np_span_kind { NP_SPAN_FREE, NP_SPAN_SMALL, NP_SPAN_LARGE, NP_SPAN_CACHED };
+enum np_span_kind { NP_SPAN_FREE, NP_SPAN_SMALL, NP_SPAN_LARGE, NP_SPAN_CACHED, NP_SPAN_WINDOW, NP_SPAN_TWIN };
 struct np_plan_arena;
 struct np_span {
     uintptr_t base;
@@ -67,6 +67,7 @@ struct np_span {
     void *free;                              /* SMALL: blocks given back */
     uint32_t kind, size_class;
     uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
+    uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
     bool zeroed;                             /* nobody has written to it since it came from the kernel */
     bool listed;                             /* SMALL: in its class's list */
 };
@@ -98,6 +99,15 @@ size_t np_arena_size(const void *block);
 void np_arena_hand_over(uint32_t rule, uint32_t node);
 void np_arena_flush(struct np_plan_thread *thread);
 void np_arena_fork(int phase);
+
+/* -- plan_twin.c: blocks that lie as the program's own allocator would have them -- */
+static inline bool np_plan_has_twins(void) { return (np_plan->flags & NP_PLAN_TWINS) != 0; }
+/* `twin`: a block of the program's allocator with `usable` bytes, of this block's own until np_twin_free. NULL: no memory. */
+void *np_twin_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool zero, const void *twin, size_t usable);
+/* NULL: it has none. */
+void *np_twin_of(const void *block);
+/* Lets go of the block; the twin is the caller's to give back, afterwards. */
+void np_twin_free(void *block);
 
 /* -- plan_match.c: which rule takes a call -- */
 /* The first dynamic rule that takes a block of this size from this caller; negative: none. */

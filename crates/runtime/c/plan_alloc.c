@@ -84,6 +84,17 @@ void np_plan_alloc_start(uint64_t least, uint64_t most) {
 
 static inline bool may_match(size_t bytes) { return np_unlikely(bytes - sizes.least <= sizes.span); }
 
+/* A block beside one of the program's own allocator: see plan_twin.c. */
+static void *place_beside(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero) {
+    /* The calls that the program made, as far as its allocator can tell them apart. */
+    void *twin = zero ? real.calloc(1, bytes) : alignment > 16 ? real.memalign(alignment, bytes) : real.malloc(bytes);
+    if (twin == NULL) return NULL;
+    size_t usable = real.malloc_usable_size(twin);
+    void *block = np_twin_alloc(thread, rule, bytes, zero, twin, usable > bytes ? usable : bytes);
+    if (block == NULL) real.free(twin);
+    return block;
+}
+
 /* A block of a rule's arena, or NULL: no rule takes it, or there is no memory for it in the region. */
 static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, bool zero, struct np_regs caller) {
     if (np_plan_tls.busy) return NULL;
@@ -94,7 +105,8 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     struct np_plan_thread *thread = np_plan_thread_here();
     int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
     if (rule >= 0) {
-        block = np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
+        block = np_plan_has_twins() ? place_beside(thread, (uint32_t)rule, bytes, alignment, zero)
+                                    : np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
         if (block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
     }
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -107,12 +119,20 @@ static void give(void *block) {
     int saved = errno;
     uint32_t busy = np_plan_tls.busy;
     np_plan_tls.busy = 1;
-    np_arena_free(np_plan_tls.thread, block);
+    void *twin = np_twin_of(block);
+    if (twin == NULL) {
+        np_arena_free(np_plan_tls.thread, block);
+    } else {
+        np_twin_free(block);
+        real.free(twin);
+    }
     np_plan_tls.busy = busy;
     errno = saved;
 }
 
 static size_t size_of_ours(const void *block) {
+    void *twin = np_twin_of(block);
+    if (twin != NULL) return real.malloc_usable_size(twin);
     size_t bytes = np_arena_size(block);
     return bytes != 0 ? bytes : NP_GRANULE - ((uintptr_t)block & (NP_GRANULE - 1)); /* bootstrap memory */
 }

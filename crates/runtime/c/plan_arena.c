@@ -5,7 +5,7 @@
  * are in the spans' descriptors. Threads keep a few free blocks of each size; the arena has a lock.
  */
 #define _GNU_SOURCE
-#include "plan.h"
+#include "plan_arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +13,6 @@
 #define KEPT_BYTES (64ull << 20) /* of large spans, in an arena */
 #define BIN_BYTES 8192u
 #define RUN_GRANULES 16u
-
-struct np_plan_arena {
-    struct np_plan_lock lock;
-    uint32_t id, rule, node;
-    struct np_span *room[NP_CLASSES]; /* spans with free blocks */
-    struct np_span *kept;             /* large ones, ready for the next */
-    uint64_t kept_bytes;
-    struct np_span *ready;            /* placed, for small blocks */
-    struct np_span *spans;            /* all that hold blocks, or held some */
-};
 
 static struct np_plan_lock arenas_lock;
 static struct np_plan_arena *arenas[NP_MAX_ARENAS];
@@ -64,7 +54,7 @@ static NP_COLD struct np_plan_arena *make_arena(uint32_t rule, uint32_t node) {
     return arena;
 }
 
-static inline struct np_plan_arena *arena_of(struct np_plan_thread *thread, uint32_t rule) {
+struct np_plan_arena *np_arena_of(struct np_plan_thread *thread, uint32_t rule) {
     uint32_t node = NP_ANY_NODE;
     if (np_plan_rules()[rule].policy == NP_PLAN_LOCAL) {
         if (thread->node_left-- == 0) {
@@ -77,7 +67,7 @@ static inline struct np_plan_arena *arena_of(struct np_plan_thread *thread, uint
     return np_likely(arena != NULL) ? arena : make_arena(rule, node);
 }
 
-static void link_span(struct np_plan_arena *arena, struct np_span *span) {
+void np_arena_link(struct np_plan_arena *arena, struct np_span *span) {
     span->arena = arena;
     span->arena_previous = NULL;
     span->arena_next = arena->spans;
@@ -85,7 +75,7 @@ static void link_span(struct np_plan_arena *arena, struct np_span *span) {
     arena->spans = span;
 }
 
-static void unlink_span(struct np_plan_arena *arena, struct np_span *span) {
+void np_arena_unlink(struct np_plan_arena *arena, struct np_span *span) {
     if (span->arena_previous != NULL) span->arena_previous->arena_next = span->arena_next;
     else arena->spans = span->arena_next;
     if (span->arena_next != NULL) span->arena_next->arena_previous = span->arena_previous;
@@ -99,7 +89,7 @@ static struct np_span *new_large(struct np_plan_arena *arena, uint64_t granules,
     struct np_span *span = np_region_take(granules, alignment);
     if (span == NULL) return NULL;
     place_span(arena, span);
-    link_span(arena, span);
+    np_arena_link(arena, span);
     return span;
 }
 
@@ -115,7 +105,7 @@ static struct np_span *new_small(struct np_plan_arena *arena) {
     struct np_span *span = arena->ready;
     arena->ready = span->next;
     span->next = NULL;
-    link_span(arena, span);
+    np_arena_link(arena, span);
     return span;
 }
 
@@ -161,7 +151,7 @@ static struct np_span *give_small(struct np_plan_arena *arena, struct np_span *s
     if (!span->listed) list_room(arena, span);
     if (--span->used != 0 || (span->next == NULL && span->previous == NULL)) return NULL;
     unlist_room(arena, span);
-    unlink_span(arena, span);
+    np_arena_unlink(arena, span);
     return span;
 }
 
@@ -260,7 +250,7 @@ static void give_large(struct np_plan_arena *arena, struct np_span *span) {
         arena->kept = span;
         arena->kept_bytes += bytes;
     } else {
-        unlink_span(arena, span);
+        np_arena_unlink(arena, span);
     }
     np_plan_unlock(&arena->lock);
     if (!keep) np_region_give(span);
@@ -269,7 +259,7 @@ static void give_large(struct np_plan_arena *arena, struct np_span *span) {
 /* -- all blocks -- */
 
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero) {
-    struct np_plan_arena *arena = arena_of(thread, rule);
+    struct np_plan_arena *arena = np_arena_of(thread, rule);
     if (np_unlikely(arena == NULL)) return NULL;
     void *block;
     bool is_due = false; /* what this thread placed is counted now and then */

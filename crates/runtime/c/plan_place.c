@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 
 enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MODE_PREFERRED_MANY, MODE_WEIGHTED };
@@ -14,11 +13,11 @@ enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MOD
 #define MOST_STRIPES 512u
 #define MASK_BITS (NP_PLAN_NODES + 1)
 
-static long (*mbind_symbol)(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned);
+/* Weak, not looked up: a lookup that fails leaves a message in the program's heap, and its blocks would lie elsewhere. */
+extern long mbind(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) __attribute__((weak));
 static uint16_t node_of_cpu[NP_PLAN_CPU_WORDS * 64]; /* node + 1; 0: none */
 
 void np_place_init(void) {
-    mbind_symbol = (__typeof__(mbind_symbol))dlsym(RTLD_DEFAULT, "mbind");
     for (uint32_t node = 0; node < NP_PLAN_NODES; node++)
         for (uint32_t cpu = 0; cpu < NP_PLAN_CPU_WORDS * 64; cpu++)
             if (np_plan->node_cpus[node][cpu / 64] >> (cpu % 64) & 1) node_of_cpu[cpu] = (uint16_t)(node + 1);
@@ -36,9 +35,9 @@ static int ask(uintptr_t address, uint64_t bytes, int mode, uint64_t nodes, bool
     unsigned long *given = mode == MODE_DEFAULT || mode == MODE_LOCAL ? NULL : mask;
     unsigned long bits = given != NULL ? MASK_BITS : 0;
     unsigned flags = move ? FLAG_MOVE : 0;
-    if (mbind_symbol == NULL) return (int)-NP_SYS6(SYS_mbind, address, bytes, mode, given, bits, flags);
+    if (mbind == NULL) return (int)-NP_SYS6(SYS_mbind, address, bytes, mode, given, bits, flags);
     int saved = errno;
-    int error = mbind_symbol((void *)address, bytes, mode, given, bits, flags) == 0 ? 0 : errno;
+    int error = mbind((void *)address, bytes, mode, given, bits, flags) == 0 ? 0 : errno;
     errno = saved;
     return error;
 }

@@ -28,6 +28,8 @@ enum np_plan_policy {
     NP_PLAN_HAND_OVER = 8,
 };
 enum np_plan_flags { NP_PLAN_STRICT = 1, NP_PLAN_HUGE = 2, NP_PLAN_NO_HUGE = 4, NP_PLAN_OWN_WEIGHTS = 8 };
+/* TWINS: blocks lie within pages and cache sets as those of the program's own allocator. For measurements: twice the addresses. */
+enum np_plan_image_flags { NP_PLAN_TWINS = 1 };
 #define NP_PLAN_NO_PATTERN 0xffffffffu
 #define NP_PLAN_SPREAD 1u
 
@@ -94,7 +96,7 @@ struct np_plan_static {
 struct np_plan {
     uint64_t magic;
     uint32_t version;
-    uint32_t reserved;
+    uint32_t flags;        /* np_plan_image_flags */
     uint64_t bytes;
     uint64_t memory_nodes; /* bit per node */
     uint32_t rule_count, thread_count, process_count, module_count, code_count, static_count;

@@ -21,6 +21,9 @@ const POLICIES: [(&str, u32); 7] = [
     ("hand-over", 8),
 ];
 
+/// `NP_PLAN_TWINS`.
+const TWINS: u32 = 1;
+
 fn planner() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").planner)
@@ -28,11 +31,15 @@ fn planner() -> &'static Path {
 
 /// A plan image for blocks of these sizes.
 fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
+    image_with(name, least, most, policy, 0)
+}
+
+fn image_with(name: &str, least: u64, most: u64, policy: u32, flags: u32) -> PathBuf {
     static MAKER: OnceLock<PathBuf> = OnceLock::new();
     let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
     let maker = MAKER.get_or_init(|| compile("plan_image.c", "plan_image", &[&include]));
     let path = scratch().join(name);
-    let arguments = [least.to_string(), most.to_string(), policy.to_string()];
+    let arguments = [least.to_string(), most.to_string(), policy.to_string(), flags.to_string()];
     assert!(Command::new(maker).arg(&path).args(arguments).status().expect("the maker runs").success());
     path
 }
@@ -64,6 +71,39 @@ fn blocks_keep_bytes_alignment_and_errno_under_every_policy() {
             "{name}: {placed} objects, {bytes} bytes, {passed} passed"
         );
     }
+}
+
+/// Plans that are measured: every block lies beside one of the program's own allocator.
+#[test]
+fn blocks_with_twins_keep_bytes_alignment_and_errno_under_every_policy() {
+    let torture = compile("plan_torture.c", "plan_torture_twins", &["-O1", "-fno-builtin"]);
+    for (name, policy) in POLICIES {
+        let image = image_with(&format!("twins-{name}"), 0, 1 << 62, policy, TWINS);
+        let seed = (policy * 11 + 1).to_string();
+        let output = under(&image, Command::new(&torture).args(["6", "12000", &seed]));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}, seed {seed}: {} {said}", output.status);
+        assert_eq!(output.stdout, b"torture ok\n");
+        let [placed, _, passed, _] = counters(&image);
+        assert!(placed > 10_000 && passed == 0, "{name}: {placed} objects, {passed} passed");
+    }
+}
+
+/// Offsets within 64 KiB and sizes of blocks, line by line: those under a measured plan are those without one.
+#[test]
+fn blocks_with_twins_lie_as_the_programs_own_allocator_has_them() {
+    let offsets = compile("plan_offsets.c", "plan_offsets", &["-O1", "-fno-builtin"]);
+    let alone = Command::new(&offsets).output().expect("it runs");
+    assert!(alone.status.success() && alone.stdout.len() > 1000);
+    let image = image_with("offsets", 0, 1 << 62, 2, TWINS);
+    let planned = under(&image, &mut Command::new(&offsets));
+    let lines =
+        |output: &Output| String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>();
+    for (own, ours) in lines(&alone).iter().zip(lines(&planned)) {
+        assert_eq!(*own, ours);
+    }
+    assert_eq!(lines(&alone).len(), lines(&planned).len());
+    assert!(counters(&image)[0] > 100 && counters(&image)[2] == 0, "{:?}", counters(&image));
 }
 
 #[test]

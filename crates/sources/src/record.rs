@@ -165,7 +165,9 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         arena.tell_of_emulator();
     }
     let image = match options.plan {
-        Some(fitted) => Some(apply::compile(fitted, options.machine, &target, &options.command)?),
+        Some(fitted) => {
+            Some(apply::compile(fitted, options.machine, &target, &options.command, apply::Purpose::Measure)?)
+        }
         None => None,
     };
     let guard = Guard::install()?;

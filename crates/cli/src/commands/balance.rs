@@ -400,9 +400,14 @@ fn summary(stop: &Stop) -> String {
     let pages = counters.pages.by_name();
     let pages: Vec<String> =
         pages.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
-    let pages = if pages.is_empty() { "none moved".to_owned() } else { pages.join(", ") };
+    let pages = if pages.is_empty() { "none moved by numapilot".to_owned() } else { pages.join(", ") };
+    let kernel = match counters.kernel_moved_bytes {
+        None => "what the kernel's NUMA balancing moved is not known".to_owned(),
+        Some(0) => "the kernel's NUMA balancing moved none".to_owned(),
+        Some(bytes) => format!("the kernel's NUMA balancing moved {} on this machine meanwhile", units::bytes(bytes)),
+    };
     format!(
-        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved in all, {} pages taken back; {} threads moved; \
+        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages taken back; {kernel}; {} threads moved; \
          own use {} of processor time, {} of memory\n",
         stop.because,
         counters.observations,
@@ -420,6 +425,19 @@ fn summary(stop: &Stop) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_moved_is_told_beside_what_we_moved() {
+        let said = |kernel_moved_bytes: Option<u64>| {
+            let counters = numapilot_pilot::status::Counters { kernel_moved_bytes, ..Default::default() };
+            summary(&Stop { because: "the time is over".to_owned(), counters, own: Default::default() })
+        };
+        let moved = said(Some(34 << 20));
+        assert!(moved.contains("pages: none moved by numapilot;"), "{moved}");
+        assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine meanwhile"), "{moved}");
+        assert!(said(Some(0)).contains("the kernel's NUMA balancing moved none"), "{}", said(Some(0)));
+        assert!(said(None).contains("is not known"), "{}", said(None));
+    }
 
     #[test]
     fn small_gains_of_assumed_rates_are_asked_for_by_users_only() {

@@ -1,10 +1,16 @@
 //! From findings to a plan: the best fix of each of the first findings that a plan can carry out, with its evidence as comments.
 
-use numapilot_flows::{ObjectKind, Site, SiteId, Trace};
+use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::{Findings, Fix, FixKind};
 use numapilot_machine::{Machine, NodeId};
-use numapilot_plan::{Frame, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
+use numapilot_plan::{Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_report::findings::{SHOWN, fix_words, gain_words};
+use numapilot_report::units;
+
+use super::plan_sites::Allocations;
+
+/// Names listed in a comment.
+const NAMES_MOST: usize = 5;
 
 /// The plan of the first findings. Names what could not be planned in its head.
 pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Plan {
@@ -18,11 +24,12 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
         machine: Some(meta.machine_name.clone()).filter(|name| !name.is_empty()),
         ..Plan::default()
     };
+    let all = Allocations::of(trace);
     for finding in findings.findings.iter().take(SHOWN) {
         let gains = |fix: &&Fix| fix.gain.low > 0.0;
         let best = finding.fixes.iter().find(gains);
         let planned =
-            finding.fixes.iter().filter(gains).find(|fix| add(&mut plan, fix, finding.pattern.name(), trace, machine));
+            finding.fixes.iter().filter(gains).find(|fix| add(&mut plan, fix, finding.pattern.name(), &all, machine));
         if let Some(best) = best.filter(|best| planned != Some(best)) {
             plan.about.push(format!(
                 "Better, and not to be done by a plan ({}): {}: {}.",
@@ -32,11 +39,13 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
             ));
         }
     }
+    keep_effective(&mut plan, &all);
     plan
 }
 
 /// Adds a fix's rules; false if no rule can say it.
-fn add(plan: &mut Plan, fix: &Fix, pattern: &str, trace: &Trace, machine: Option<&Machine>) -> bool {
+fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine: Option<&Machine>) -> bool {
+    let trace = all.trace();
     let evidence = vec![format!("{pattern}: {}: {}.", fix_words(fix, trace), gain_words(&fix.gain))];
     match &fix.kind {
         FixKind::PinThreads => {
@@ -50,14 +59,39 @@ fn add(plan: &mut Plan, fix: &Fix, pattern: &str, trace: &Trace, machine: Option
         kind => {
             let Some(policy) = policy(kind, machine) else { return false };
             let rules: Vec<ObjectRule> =
-                fix.sites.iter().filter_map(|site| rule(*site, policy.clone(), &evidence, trace)).collect();
-            let is_new = |rule: &ObjectRule| plan.objects.iter().all(|known| known.matches != rule.matches);
+                fix.sites.iter().flat_map(|site| rules(*site, &policy, &evidence, all, trace)).collect();
             let could = !rules.is_empty();
-            let new: Vec<ObjectRule> = rules.into_iter().filter(is_new).collect();
-            plan.objects.extend(new);
+            rules.into_iter().for_each(|rule| enter(plan, rule));
             could
         }
     }
+}
+
+/// Adds a rule; one that is about the same objects as a rule before it only names them there.
+fn enter(plan: &mut Plan, rule: ObjectRule) {
+    let Some(known) = plan.objects.iter_mut().find(|known| known.matches == rule.matches) else {
+        plan.objects.push(rule);
+        return;
+    };
+    if known.name != rule.name && known.policy == rule.policy {
+        known.evidence.push(format!("{} too: nothing tells their allocations apart.", rule.name));
+    }
+}
+
+/// Takes out the rules that would take nothing in the recording that the plan comes from, and says so.
+fn keep_effective(plan: &mut Plan, all: &Allocations<'_>) {
+    let conditions: Vec<&ObjectMatch> = plan.objects.iter().map(|rule| &rule.matches).collect();
+    let is_effective = all.effective(&conditions);
+    let (mut at, mut left_out) = (0, Vec::new());
+    plan.objects.retain(|rule| {
+        at += 1;
+        let keep = !rule.matches.is_dynamic() || is_effective[at - 1];
+        if !keep {
+            left_out.push(format!("Left out: {}: rules above it take all its objects.", rule.name));
+        }
+        keep
+    });
+    plan.about.extend(left_out);
 }
 
 fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
@@ -85,40 +119,59 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
     })
 }
 
-fn rule(site: SiteId, policy: Policy, evidence: &[String], trace: &Trace) -> Option<ObjectRule> {
-    let site = trace.site(site)?;
-    Some(ObjectRule {
-        name: site.name.to_string(),
-        evidence: evidence.to_vec(),
-        matches: matches(site)?,
-        policy,
-        huge_pages: None,
-        line: 0,
-    })
+/// The rules that take a site's objects: one, or one for each call where other sites share its line.
+fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'_>, trace: &Trace) -> Vec<ObjectRule> {
+    let Some(named) = trace.site(site) else { return Vec::new() };
+    let rule = |matches: ObjectMatch| {
+        let mut evidence = evidence.to_vec();
+        evidence.extend(also_taken(site, &matches, all, trace));
+        if matches.frame.offset.is_some() {
+            evidence.push(
+                "The offset tells it from others of its line, and changes when the program is built anew.".to_owned(),
+            );
+        }
+        let (name, policy) = (named.name.to_string(), policy.clone());
+        ObjectRule { name, evidence, matches, policy, huge_pages: None, line: 0 }
+    };
+    let mut rules: Vec<ObjectRule> = all.conditions(site).into_iter().map(rule).collect();
+    if let [only] = rules.as_mut_slice()
+        && only.matches.frame.offset.is_none()
+        && only.matches.is_dynamic()
+    {
+        only.evidence.extend(calls_told(site, all));
+    }
+    rules
 }
 
-/// What a rule matches a site's objects by; `None` for stacks and what is not known.
-fn matches(site: &Site) -> Option<ObjectMatch> {
-    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let module = || Some(base(&site.module)).filter(|module| !module.is_empty());
-    let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };
-    match site.kind {
-        ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared if site.line > 0 => {
-            let frame = Frame { file: Some(base(&site.file)), lines: Some((site.line, site.line)), ..Frame::default() };
-            Some(ObjectMatch { frame, ..ObjectMatch::default() })
-        }
-        ObjectKind::Heap | ObjectKind::Anonymous if !site.function.is_empty() => {
-            let function = site.function.split(['(', '[']).next().unwrap_or_default().to_owned();
-            Some(ObjectMatch {
-                frame: Frame { function: Some(function), ..Frame::default() },
-                ..ObjectMatch::default()
-            })
-        }
-        ObjectKind::Static => Some(ObjectMatch { symbol: Some(site.name.to_string()), ..named }),
-        ObjectKind::Section => Some(ObjectMatch { section: Some(site.name.to_string()), ..named }),
-        ObjectKind::File => Some(ObjectMatch { mapped_file: Some(site.name.to_string()), ..ObjectMatch::default() }),
-        _ => None,
+/// Who else is placed by a rule, where nothing tells them apart.
+fn also_taken(site: SiteId, matches: &ObjectMatch, all: &Allocations<'_>, trace: &Trace) -> Option<String> {
+    let mut others: Vec<String> =
+        all.others(matches, site).filter_map(|other| trace.site(other)).map(|other| other.name.to_string()).collect();
+    others.sort();
+    others.dedup();
+    let more = others.len().saturating_sub(NAMES_MOST);
+    others.truncate(NAMES_MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!others.is_empty())
+        .then(|| format!("It also takes {}{more}: nothing tells their allocations apart.", others.join(", ")))
+}
+
+/// The calls of a site with several: each can have a rule of its own.
+fn calls_told(site: SiteId, all: &Allocations<'_>) -> Option<String> {
+    let calls = all.calls(site);
+    if calls.len() < 2 {
+        return None;
     }
+    let told = calls.iter().take(NAMES_MOST);
+    let told: Vec<String> =
+        told.map(|(module, offset, bytes)| format!("{offset:#x} in {module} ({})", units::bytes(*bytes))).collect();
+    let more = calls.len().saturating_sub(NAMES_MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "{} calls allocate there, at offsets {}{more}; `module` and `offset` choose one.",
+        calls.len(),
+        told.join(", ")
+    ))
 }
 
 /// A rule for each node, with the numbers of its threads in the order of creation within their process.
@@ -181,26 +234,38 @@ fn ranges(mut numbers: Vec<u64>) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numapilot_flows::Tables;
+    use numapilot_plan::Frame;
+
+    fn rule(name: &str, line: u32, policy: Policy) -> ObjectRule {
+        let frame = Frame { file: Some("a.c".to_owned()), lines: Some((line, line)), ..Frame::default() };
+        ObjectRule {
+            name: name.to_owned(),
+            evidence: Vec::new(),
+            matches: ObjectMatch { frame, ..ObjectMatch::default() },
+            policy,
+            huge_pages: None,
+            line: 0,
+        }
+    }
+
+    #[test]
+    fn equal_rules_are_one_that_names_both_and_idle_ones_are_left_out() {
+        let mut plan = Plan::default();
+        for (name, line) in [("u", 7), ("v", 7), ("w", 8)] {
+            enter(&mut plan, rule(name, line, Policy::Local));
+        }
+        assert_eq!(plan.objects.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(), ["u", "w"]);
+        assert!(plan.objects[0].evidence[0].starts_with("v too"), "{:?}", plan.objects[0].evidence);
+        // Nothing was allocated there in this trace.
+        let trace = Trace::from_tables(Tables::default());
+        keep_effective(&mut plan, &Allocations::of(&trace));
+        assert!(plan.objects.is_empty() && plan.about.len() == 2, "{plan:?}");
+    }
 
     #[test]
     fn numbers_become_ranges() {
         assert_eq!(ranges(vec![5, 1, 2, 3, 9, 8, 2]), [(1, 3), (5, 5), (8, 9)]);
         assert!(ranges(Vec::new()).is_empty());
-    }
-
-    #[test]
-    fn a_line_or_else_a_function_names_a_heap_site() {
-        let site = Site {
-            kind: ObjectKind::Heap,
-            file: "/src/a.cpp".into(),
-            line: 7,
-            function: "f()".into(),
-            ..Site::default()
-        };
-        let frame = matches(&site).expect("it can be named").frame;
-        assert_eq!((frame.file.as_deref(), frame.lines, frame.function), (Some("a.cpp"), Some((7, 7)), None));
-        let frame = matches(&Site { line: 0, ..site.clone() }).expect("it can be named").frame;
-        assert_eq!(frame.function.as_deref(), Some("f"));
-        assert_eq!(matches(&Site { kind: ObjectKind::Stack, ..site }), None);
     }
 }

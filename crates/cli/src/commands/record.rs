@@ -38,7 +38,10 @@ use crate::args::RecordArgs;
 /// Records the program, then writes the tables. Returns the program's own status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let machine = Machine::load(&arguments.machine)?;
-    let output = arguments.output.as_deref().map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
+    let output = arguments
+        .output
+        .as_deref()
+        .map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
     let line = Line::new(arguments.quiet);
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);

@@ -2,6 +2,10 @@
 //!
 //! One recording: the interval is that of its sampling. Several: the mean, with Student's t interval of the recordings' own spread, which
 //! holds sampling and run-to-run variation alike. The difference of two sides has margins added in quadrature.
+//!
+//! One recording does not show how much runs differ by themselves: threads race, addresses are random, and the figures with them. Where only one
+//! side has several, its spread stands for the other's too. Where neither has, a verdict needs a difference beyond what equal runs were
+//! found to differ by ([`Repeatability`]).
 
 use serde::Serialize;
 
@@ -14,13 +18,38 @@ pub struct Repeated {
     pub estimate: Estimate,
     /// Recordings behind it.
     pub runs: usize,
+    /// Standard deviation of the recordings (sample); `None`: there is one.
+    pub deviation: Option<f64>,
+}
+
+/// How far equal runs of one program may differ in a figure, where the recordings at hand do not tell. Measured: `docs/compare.md`, "One recording of each".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Repeatability {
+    /// By this share of the larger value.
+    Relative(f64),
+    /// By this much.
+    Absolute(f64),
+}
+
+impl Repeatability {
+    /// Of run times, counts and latencies.
+    pub const OF_AMOUNTS: Repeatability = Repeatability::Relative(0.05);
+    /// Of shares and of the imbalance of controllers.
+    pub const OF_SHARES: Repeatability = Repeatability::Absolute(0.03);
+
+    fn between(self, before: f64, after: f64) -> f64 {
+        match self {
+            Repeatability::Relative(share) => share * before.abs().max(after.abs()),
+            Repeatability::Absolute(amount) => amount,
+        }
+    }
 }
 
 impl Repeated {
     /// Nothing at all, in each of so many recordings.
     #[must_use]
     pub fn nothing(runs: usize) -> Repeated {
-        Repeated { estimate: Estimate::exact(0.0), runs }
+        Repeated { estimate: Estimate::exact(0.0), runs, deviation: (runs > 1).then_some(0.0) }
     }
 }
 
@@ -29,13 +58,31 @@ impl Repeated {
 pub fn repeated(values: &[Estimate]) -> Repeated {
     let runs = values.len();
     if let [only] = values {
-        return Repeated { estimate: *only, runs };
+        return Repeated { estimate: *only, runs, deviation: None };
     }
     let count = runs as f64;
     let mean = values.iter().map(|value| value.value).sum::<f64>() / count;
     let variance = values.iter().map(|value| (value.value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let margin = student(runs - 1) * (variance / count).sqrt();
-    Repeated { estimate: Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin }, runs }
+    let estimate = Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin };
+    Repeated { estimate, runs, deviation: Some(variance.sqrt()) }
+}
+
+impl Repeated {
+    /// With the spread of the other side's recordings where this one has none of its own.
+    fn spread_like(self, other: &Repeated) -> Repeated {
+        let (None, Some(deviation)) = (self.deviation, other.deviation) else { return self };
+        let margin = student(other.runs - 1) * deviation;
+        let Estimate { value, low, high } = self.estimate;
+        Repeated {
+            estimate: Estimate {
+                value,
+                low: (value - margin.max(value - low)).max(0.0),
+                high: value + margin.max(high - value),
+            },
+            ..self
+        }
+    }
 }
 
 /// Whether a figure changed. Of every figure here, less is better.
@@ -46,7 +93,7 @@ pub enum ChangeVerdict {
     Better,
     /// It rose.
     Worse,
-    /// The interval of the difference holds zero: no evidence either way.
+    /// The interval of the difference holds zero, or equal runs may differ as much: no evidence either way.
     NoEvidence,
 }
 
@@ -61,6 +108,8 @@ pub struct Change {
     pub difference: Estimate,
     /// After over before, minus one; `None` where there was nothing before.
     pub relative: Option<Estimate>,
+    /// One recording each: equal runs may differ by so much, in the figure's unit. `None`: the recordings tell, and the interval holds it.
+    pub untold: Option<f64>,
     /// What it says.
     pub verdict: ChangeVerdict,
 }
@@ -68,20 +117,23 @@ pub struct Change {
 impl Change {
     /// The change from one side to the other.
     #[must_use]
-    pub fn of(before: Repeated, after: Repeated) -> Change {
-        let (before, after) = (before.estimate, after.estimate);
+    pub fn of(before: Repeated, after: Repeated, repeatability: Repeatability) -> Change {
+        let untold = (before.deviation.is_none() && after.deviation.is_none())
+            .then(|| repeatability.between(before.estimate.value, after.estimate.value));
+        let (before, after) = (before.spread_like(&after).estimate, after.spread_like(&before).estimate);
         let value = after.value - before.value;
         let below = (after.value - after.low).hypot(before.high - before.value);
         let above = (after.high - after.value).hypot(before.value - before.low);
         let difference = Estimate { value, low: value - below, high: value + above };
-        let verdict = if difference.high < 0.0 {
+        let beyond = untold.unwrap_or(0.0);
+        let verdict = if difference.high < -beyond {
             ChangeVerdict::Better
-        } else if difference.low > 0.0 {
+        } else if difference.low > beyond {
             ChangeVerdict::Worse
         } else {
             ChangeVerdict::NoEvidence
         };
-        Change { before, after, difference, relative: ratio(after, before), verdict }
+        Change { before, after, difference, relative: ratio(after, before), untold, verdict }
     }
 
     /// The same, for a figure whose uncertainty is not known: two different numbers are no evidence then.
@@ -129,13 +181,42 @@ mod tests {
 
     #[test]
     fn a_difference_inside_the_noise_is_no_evidence() {
-        let noisy = Change::of(repeated(&exact(&[9.0, 10.0, 11.0])), repeated(&exact(&[9.5, 10.5, 11.5])));
+        let amount = Repeatability::OF_AMOUNTS;
+        let noisy = Change::of(repeated(&exact(&[9.0, 10.0, 11.0])), repeated(&exact(&[9.5, 10.5, 11.5])), amount);
         assert_eq!(noisy.verdict, ChangeVerdict::NoEvidence);
-        let clear = Change::of(repeated(&exact(&[10.0, 10.1, 9.9])), repeated(&exact(&[5.0, 5.1, 4.9])));
+        let clear = Change::of(repeated(&exact(&[10.0, 10.1, 9.9])), repeated(&exact(&[5.0, 5.1, 4.9])), amount);
         assert_eq!(clear.verdict, ChangeVerdict::Better);
         assert!((clear.relative.expect("a ratio").value + 0.5).abs() < 1e-12);
-        let back = Change::of(repeated(&exact(&[5.0, 5.1, 4.9])), repeated(&exact(&[10.0, 10.1, 9.9])));
+        let back = Change::of(repeated(&exact(&[5.0, 5.1, 4.9])), repeated(&exact(&[10.0, 10.1, 9.9])), amount);
         assert_eq!(back.verdict, ChangeVerdict::Worse);
+    }
+
+    #[test]
+    fn one_recording_each_tells_only_what_equal_runs_do_not_show() {
+        let one = |value: f64| repeated(&exact(&[value]));
+        let of = |before: f64, after: f64| Change::of(one(before), one(after), Repeatability::OF_AMOUNTS);
+        // Both exact, as run times of the traffic model are: equal runs differ all the same.
+        for (before, after) in [(1000.0, 996.0), (996.0, 1000.0), (1000.0, 955.0)] {
+            assert_eq!(of(before, after).verdict, ChangeVerdict::NoEvidence, "{before} {after}");
+        }
+        assert_eq!(
+            (of(1000.0, 500.0).verdict, of(500.0, 1000.0).verdict),
+            (ChangeVerdict::Better, ChangeVerdict::Worse)
+        );
+        assert_eq!(of(1000.0, 996.0).untold, Some(50.0));
+        let shares = Change::of(one(0.50), one(0.48), Repeatability::OF_SHARES);
+        assert_eq!((shares.verdict, shares.untold), (ChangeVerdict::NoEvidence, Some(0.03)));
+    }
+
+    #[test]
+    fn one_recording_beside_several_has_their_spread() {
+        let several = repeated(&exact(&[90.0, 100.0, 110.0]));
+        let one = |value: f64| repeated(&exact(&[value]));
+        // One more of the same: 4.303 deviations of 10 beside a mean with 4.303 / sqrt(3) of them.
+        let within = Change::of(several, one(60.0), Repeatability::OF_AMOUNTS);
+        assert_eq!((within.verdict, within.untold), (ChangeVerdict::NoEvidence, None));
+        assert_eq!(Change::of(several, one(40.0), Repeatability::OF_AMOUNTS).verdict, ChangeVerdict::Better);
+        assert_eq!(Change::of(one(40.0), several, Repeatability::OF_AMOUNTS).verdict, ChangeVerdict::Worse);
     }
 
     #[test]
@@ -153,7 +234,7 @@ mod tests {
         let covered = (0..2000)
             .filter(|_| {
                 let mut draw = |mean: f64| repeated(&exact(&(0..5).map(|_| mean + normal()).collect::<Vec<_>>()));
-                let change = Change::of(draw(10.0), draw(11.0));
+                let change = Change::of(draw(10.0), draw(11.0), Repeatability::OF_AMOUNTS);
                 change.difference.low <= 1.0 && change.difference.high >= 1.0
             })
             .count();

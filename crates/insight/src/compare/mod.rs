@@ -9,7 +9,7 @@ mod run;
 
 use serde::Serialize;
 
-pub use change::{Change, ChangeVerdict, Repeated, repeated};
+pub use change::{Change, ChangeVerdict, Repeatability, Repeated, repeated};
 pub use matching::{MatchKind, Matched, match_objects};
 pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_objects};
 
@@ -105,12 +105,14 @@ pub fn compare(
         if metric == Metric::RunTime {
             gain = change::gain(&old, &new);
         }
-        metrics.push(MetricChange { metric, change: Change::of(old, new) });
+        metrics.push(MetricChange { metric, change: Change::of(old, new, metric.repeatability()) });
     }
     let objects = object_changes(&before, &after);
     let notes = notes(&before, &after, time_source);
-    let prediction =
-        prediction.map(|predicted| Judged { predicted, agrees: gain.and_then(|gain| agrees(predicted, gain)) });
+    let prediction = prediction.map(|predicted| Judged {
+        predicted,
+        agrees: gain.and_then(|gain| agrees(predicted, gain, untold_gain(&metrics))),
+    });
     Ok(Comparison { before, after, time_source, metrics, gain, prediction, objects, notes })
 }
 
@@ -127,8 +129,15 @@ fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Opt
     runs.all(|run| run.time.is_some_and(|time| time.source == first)).then_some(first)
 }
 
-fn agrees(predicted: Prediction, found: Estimate) -> Option<bool> {
-    let margin = predicted.margin.unwrap_or(0.0);
+/// How far the gains of equal runs may differ, where one recording of each does not tell.
+fn untold_gain(metrics: &[MetricChange]) -> f64 {
+    let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
+    let share = |change: &Change| Some(change.untold? / change.after.value).filter(|share| share.is_finite());
+    time.and_then(share).unwrap_or(0.0)
+}
+
+fn agrees(predicted: Prediction, found: Estimate, untold: f64) -> Option<bool> {
+    let margin = predicted.margin.unwrap_or(0.0) + untold;
     if margin == 0.0 && found.is_exact() {
         return None;
     }
@@ -148,9 +157,10 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
             let latency = |object: Option<&ObjectSummary>| object.and_then(|object| object.latency_cycles);
             ObjectChange {
                 matched: kind,
-                remote: Change::of(remote(b, before), remote(a, after)),
+                remote: Change::of(remote(b, before), remote(a, after), Repeatability::OF_SHARES),
                 latency_cycles: latency(b).zip(latency(a)).map(|(b, a)| {
-                    Change::of(repeated(&[Estimate::exact(b)]), repeated(&[Estimate::exact(a)])).without_verdict()
+                    let (b, a) = (repeated(&[Estimate::exact(b)]), repeated(&[Estimate::exact(a)]));
+                    Change::of(b, a, Repeatability::OF_AMOUNTS).without_verdict()
                 }),
                 before: b.cloned(),
                 after: a.cloned(),
@@ -168,12 +178,16 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
 
 fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSource>) -> Vec<String> {
     let mut notes = Vec::new();
-    if before.len() == 1 || after.len() == 1 {
-        notes.push(
-            "A side with one recording says nothing about how runs differ by themselves: its interval is of the sampling alone. \
-             Give several recordings of each."
+    match (before.len(), after.len()) {
+        (1, 1) => notes.push(
+            "One recording of each does not show how much runs differ by themselves: intervals are of the sampling alone, and no difference below 5 % (of \
+             shares: 3 points) is called better or worse. Give several of each (--before, --after)."
                 .to_owned(),
-        );
+        ),
+        (1, _) | (_, 1) => notes.push(
+            "One side has one recording: runs of it are taken to differ as those of the other side do. Give several of each.".to_owned(),
+        ),
+        _ => {}
     }
     let mut differs = |what: &str, of: fn(&RunSummary) -> &str| {
         let mut all: Vec<&str> = before.iter().chain(after).map(of).collect();

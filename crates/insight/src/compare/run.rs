@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use numapilot_flows::{ObjectKind, Trace};
 use serde::Serialize;
 
+use super::change::Repeatability;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::estimate::Estimate;
@@ -29,6 +30,15 @@ impl Metric {
     /// All, in the order in which they are shown.
     pub const ALL: [Metric; 5] =
         [Metric::RunTime, Metric::RemoteShare, Metric::Imbalance, Metric::Accesses, Metric::Latency];
+
+    /// How far equal runs may differ in it.
+    #[must_use]
+    pub fn repeatability(self) -> Repeatability {
+        match self {
+            Metric::RemoteShare | Metric::Imbalance => Repeatability::OF_SHARES,
+            Metric::RunTime | Metric::Accesses | Metric::Latency => Repeatability::OF_AMOUNTS,
+        }
+    }
 }
 
 /// Where a run time comes from. Times of different sources are never compared.

@@ -17,6 +17,7 @@ use std::time::UNIX_EPOCH;
 
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::task;
@@ -75,6 +76,7 @@ pub struct Packer {
     looker: Looker,
     mover: Mover,
     counters: Counters,
+    kernel_moves: BalancingMoves,
     started: Instant,
     last: Instant,
     is_paused: bool,
@@ -109,6 +111,7 @@ impl Packer {
             held: BTreeMap::new(),
             foreign: BTreeSet::new(),
             counters: Counters::default(),
+            kernel_moves: BalancingMoves::from_now(Path::new("/")),
             started: Instant::now(),
             last: Instant::now(),
             is_paused: false,
@@ -177,6 +180,7 @@ impl Packer {
         for (_, mut held) in std::mem::take(&mut self.held) {
             held.release(conductor).into_iter().for_each(|setting| conductor.record(Event::Setting(setting)));
         }
+        self.counters.kernel_moved_bytes = self.kernel_moves.bytes();
         let stop = Stop { because, counters: self.counters, own: OwnUse::now(None) };
         conductor.record(Event::Stop(stop.clone()));
         stop

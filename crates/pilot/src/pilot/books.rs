@@ -1,11 +1,13 @@
 //! The loop's books: counters, its own use, losses and troubles, and the snapshot that shows them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_machine::Machine;
 use numapilot_placement::Observation as Observed;
 use serde_json::json;
@@ -58,6 +60,7 @@ pub(super) struct Books {
     losses_told: BTreeMap<&'static str, u64>,
     troubles: BTreeMap<String, u64>,
     told_at: Option<Instant>,
+    kernel_moves: BalancingMoves,
     own: OwnUse,
     own_at: Instant,
     moved_before: u64,
@@ -83,6 +86,7 @@ impl Books {
             losses_told: BTreeMap::new(),
             troubles: BTreeMap::new(),
             told_at: None,
+            kernel_moves: BalancingMoves::from_now(Path::new("/")),
             own: OwnUse::now(None),
             own_at: Instant::now(),
             moved_before: 0,
@@ -125,6 +129,7 @@ impl Books {
 
     pub fn stop(&mut self, because: String) -> Stop {
         self.own = OwnUse::now(None);
+        self.counters.kernel_moved_bytes = self.kernel_moves.bytes();
         Stop { because, counters: self.counters, own: self.own }
     }
 
@@ -197,6 +202,7 @@ impl Books {
         if since >= TELL_EVERY {
             self.own = OwnUse::now(Some((self.own, since.as_nanos() as u64)));
             self.own_at = now;
+            self.counters.kernel_moved_bytes = self.kernel_moves.bytes();
         }
     }
 

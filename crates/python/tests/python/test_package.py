@@ -88,6 +88,9 @@ def test_the_report_and_what_is_predicted(mg):
     assert report["format"] == "numapilot-report" and len(report["sites"]) == 3
     assert report.data is report.data and "headline" in report and "sites" in list(report.keys())
     assert "Remote accesses" in str(report)
+    count = len(mg.report(top=1000)["sites"])
+    assert f"{count - 3} more; `report(top={count})` shows them" in str(report), str(report)
+    assert "more; " not in str(mg.report(top=count)) and len(str(mg.report(top=1))) < len(str(report))
     findings = mg.findings()
     assert findings["predicted"] is True and str(findings)
     steps = []

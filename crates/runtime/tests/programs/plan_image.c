@@ -1,6 +1,6 @@
 /* plan_image.c: writes a plan image that takes all blocks from LEAST to MOST bytes, without frames, for tests of the planner alone.
  *
- *   plan_image FILE LEAST MOST POLICY [THREADS-PER-NODE]
+ *   plan_image FILE LEAST MOST POLICY [FLAGS]
  *
  * One node, all CPUs on it: what the kernel says of placement is tested elsewhere; here the allocator is. */
 #include "plan_wire.h"
@@ -17,6 +17,7 @@ int main(int count, char **arguments) {
     plan->magic = NP_PLAN_MAGIC;
     plan->version = NP_PLAN_VERSION;
     plan->bytes = sizeof image;
+    plan->flags = count > 5 ? (uint32_t)strtoul(arguments[5], NULL, 0) : 0;
     plan->memory_nodes = 1;
     plan->rule_count = 1;
     plan->rules = sizeof *plan;

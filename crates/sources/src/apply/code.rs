@@ -85,8 +85,7 @@ pub(super) fn look_up(modules: &[Module], frames: &[Frame]) -> Vec<Found> {
         let asking: Vec<usize> =
             wanted.iter().copied().filter(|&i| frames[i].function.is_some() || frames[i].file.is_some()).collect();
         for &index in wanted.iter().filter(|index| !asking.contains(index)) {
-            let range =
-                frames[index].offset.map_or((0, u64::MAX >> 17), |offset| (offset.max(1) - 1, offset.max(1) - 1));
+            let range = frames[index].offset.map_or((0, u64::MAX >> 17), call_at);
             found[index].ranges.push((number as u32, range));
         }
         if asking.is_empty() {
@@ -100,15 +99,28 @@ pub(super) fn look_up(modules: &[Module], frames: &[Frame]) -> Vec<Found> {
         let queries: Vec<CodeQuery<'_>> = asking.iter().map(query).collect();
         let Ok((ranges, has_debug)) = find_code(&module.path, &queries) else { continue };
         for (&index, ranges) in asking.iter().zip(ranges) {
-            let offset = frames[index].offset;
-            let fits = |range: &CodeRange| offset.is_none_or(|at| (range.0..=range.1).contains(&(at.max(1) - 1)));
-            found[index].ranges.extend(ranges.into_iter().filter(fits).map(|range| (number as u32, range)));
+            let call = frames[index].offset.map(call_at);
+            // Of the code that is meant, the one call: other calls of the same line are other objects.
+            let at_call = |range: CodeRange| match call {
+                None => Some(range),
+                Some((first, last)) => {
+                    let (first, last) = (first.max(range.0), last.min(range.1));
+                    (first <= last).then_some((first, last))
+                }
+            };
+            found[index].ranges.extend(ranges.into_iter().filter_map(at_call).map(|range| (number as u32, range)));
             if !has_debug && number == 0 && frames[index].file.is_some() {
                 found[index].lacks_debug = Some(module.path.clone());
             }
         }
     }
     found
+}
+
+/// The code of the call that a plan's offset means: the address that it returns to, or its own last byte, which is what reports show. (The planner
+/// looks up the byte before the return address; no call is so short that two could be meant.)
+fn call_at(offset: u64) -> CodeRange {
+    (offset.max(1) - 1, offset)
 }
 
 type Matcher<'a> = Box<dyn Fn(&str) -> bool + 'a>;

@@ -21,6 +21,15 @@ const FLAG_OWN_WEIGHTS: u32 = 8;
 /// Different frames in one plan: a bit of a word for each.
 const PATTERNS_MAX: usize = 64;
 
+/// What a plan is applied for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run the program so.
+    Run,
+    /// To measure what the placement does, and nothing but the placement: blocks keep their addresses' low bits (`plan_twin.c`).
+    Measure,
+}
+
 /// Compiles a plan for `machine` and for the program of `command`.
 ///
 /// # Errors
@@ -30,6 +39,7 @@ pub fn compile(
     machine: &Machine,
     target: &Target,
     command: &[OsString],
+    purpose: Purpose,
 ) -> Result<PlanImage, SourceError> {
     let plan = &fitted.plan;
     let mut frames = Frames::default();
@@ -58,6 +68,7 @@ pub fn compile(
     }
     let live = || rules.iter().filter(|rule| rule.kind == KIND_DYNAMIC && rule.min_size <= rule.max_size);
     let parts = Parts {
+        has_twins: purpose == Purpose::Measure,
         memory_nodes: mask(&fitted.memory_nodes),
         node_cpus: machine.nodes().iter().map(|node| (node.id.0, node_cpus(machine, node.id.0))).collect(),
         min_size: live().map(|rule| rule.min_size).min().unwrap_or(u64::MAX),

@@ -12,6 +12,8 @@ use crate::error::SourceError;
 const NAME: &CStr = c"numapilot-plan";
 const MAGIC: u64 = 0x314e_414c_5041_554e;
 const VERSION: u32 = 1;
+/// `NP_PLAN_TWINS`.
+const FLAG_TWINS: u32 = 1;
 pub(super) const NODES: usize = 64;
 pub(super) const CPU_WORDS: usize = 16;
 const RANGES: usize = 8;
@@ -59,6 +61,8 @@ pub(super) struct Place {
 /// All that goes into the image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
+    /// Blocks lie as those of the program's own allocator do.
+    pub has_twins: bool,
     pub memory_nodes: u64,
     pub node_cpus: Vec<(u16, [u64; CPU_WORDS])>,
     pub rules: Vec<Rule>,
@@ -155,7 +159,7 @@ impl Parts {
         let mut head = Bytes::default();
         head.u64(MAGIC);
         head.u32(VERSION);
-        head.u32(0);
+        head.u32(if self.has_twins { FLAG_TWINS } else { 0 });
         head.u64((HEADER_BYTES + body.0.len()) as u64);
         head.u64(self.memory_nodes);
         let counts = [

@@ -10,7 +10,7 @@ mod outcome;
 mod policy;
 mod run;
 
-pub use compile::compile;
+pub use compile::{Purpose, compile};
 pub use image::PlanImage;
 pub use outcome::{Outcome, PlaceOutcome, RuleOutcome};
 pub use policy::{Current, MemoryPolicy, ProcessPolicy, apply_here};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use numapilot_machine::Machine;
 use numapilot_plan::Fitted;
 
-use super::compile::compile;
+use super::compile::{Purpose, compile};
 use super::image::PlanImage;
 use super::outcome::Outcome;
 use crate::engine::{preload_refusal, resolve_target};
@@ -52,7 +52,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     let target = resolve_target(&options.command)?;
     let library = library::unpacked()?;
     let plan = match options.plan {
-        Some((fitted, machine)) => Some((fitted, compile(fitted, machine, &target, &options.command)?)),
+        Some((fitted, machine)) => Some((fitted, compile(fitted, machine, &target, &options.command, Purpose::Run)?)),
         None => None,
     };
     let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
@@ -91,7 +91,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
 /// The program is not there.
 pub fn check(fitted: &Fitted, machine: &Machine, command: &[OsString]) -> Result<Vec<String>, SourceError> {
     let target = resolve_target(command)?;
-    Ok(compile(fitted, machine, &target, command)?.notes)
+    Ok(compile(fitted, machine, &target, command, Purpose::Run)?.notes)
 }
 
 /// By what the planner finds its plan.

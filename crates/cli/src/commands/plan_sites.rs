@@ -1,0 +1,234 @@
+//! Which allocations of a trace a plan's rule takes, and which rule takes those of one site and no others. Pure.
+//!
+//! The planner decides by the call stack alone; so does this: what counts is each pair of site and stack, not each object.
+
+use std::collections::BTreeMap;
+
+use numapilot_flows::{LocationId, ObjectKind, Site, SiteId, Trace};
+use numapilot_plan::{Frame, ObjectMatch, glob_matches};
+use numapilot_symbols::{path_ends_with, spellings};
+use numapilot_trace::ids::StackId;
+
+/// Bytes of the objects that one stack allocated for one site.
+pub struct Allocations<'t> {
+    trace: &'t Trace,
+    by_stack: BTreeMap<(SiteId, StackId), u64>,
+}
+
+impl<'t> Allocations<'t> {
+    /// All of a trace: heap blocks, anonymous mappings and shared memory.
+    pub fn of(trace: &'t Trace) -> Allocations<'t> {
+        let mut by_stack = BTreeMap::new();
+        for object in trace.objects() {
+            if trace.site(object.site).is_some_and(|site| is_allocated(site.kind)) {
+                let bytes: &mut u64 = by_stack.entry((object.site, object.stack)).or_default();
+                *bytes = bytes.saturating_add(object.bytes);
+            }
+        }
+        Allocations { trace, by_stack }
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &'t Trace {
+        self.trace
+    }
+
+    fn stacks_of(&self, site: SiteId) -> impl Iterator<Item = (StackId, u64)> {
+        let all = self.by_stack.range((site, StackId(0))..=(site, StackId(u32::MAX)));
+        all.map(|(&(_, stack), &bytes)| (stack, bytes))
+    }
+
+    /// Whether a rule's conditions hold for what a stack allocates; sizes and counts are not asked.
+    pub fn takes(&self, matches: &ObjectMatch, stack: StackId) -> bool {
+        let frames = std::iter::once(&matches.frame).filter(|frame| !frame.is_empty()).chain(&matches.called_from);
+        let locations = self.trace.stack(stack);
+        matches.is_dynamic() && frames.into_iter().all(|frame| locations.iter().any(|at| self.is_at(frame, *at)))
+    }
+
+    /// The first site of each stack that a rule takes and that is not `site`.
+    pub fn others<'a>(&'a self, matches: &'a ObjectMatch, site: SiteId) -> impl Iterator<Item = SiteId> + 'a {
+        let others = self.by_stack.keys().filter(move |(other, _)| *other != site);
+        others.filter(|(_, stack)| self.takes(matches, *stack)).map(|(other, _)| *other)
+    }
+
+    /// Of rules in their order, those that are first to take something.
+    pub fn effective(&self, rules: &[&ObjectMatch]) -> Vec<bool> {
+        let mut is_effective = vec![false; rules.len()];
+        for (_, stack) in self.by_stack.keys() {
+            if let Some(first) = rules.iter().position(|rule| self.takes(rule, *stack)) {
+                is_effective[first] = true;
+            }
+        }
+        is_effective
+    }
+
+    fn is_at(&self, frame: &Frame, at: LocationId) -> bool {
+        let location = self.trace.location(at);
+        let is_in = frame.module.as_ref().is_none_or(|end| path_ends_with(&location.module, end));
+        // A trace holds the call's last byte, a plan the return address behind it or either.
+        let is_there = frame.offset.is_none_or(|offset| location.offset == offset || location.offset + 1 == offset);
+        let names_source = frame.function.is_some() || frame.file.is_some();
+        let is_named = |code: &numapilot_flows::Frame| {
+            let names = |pattern: &String| spellings(&code.function).iter().any(|name| glob_matches(pattern, name));
+            frame.function.as_ref().is_none_or(names)
+                && frame.file.as_ref().is_none_or(|end| path_ends_with(&code.file, end))
+                && frame.lines.is_none_or(|(first, last)| (first..=last).contains(&code.line))
+        };
+        is_in && is_there && (!names_source || location.frames.iter().any(is_named))
+    }
+
+    /// The calls in a site's own frame that allocate its objects: the binary's name, the return address in it, and bytes; most bytes first.
+    pub fn calls(&self, site: SiteId) -> Vec<(String, u64, u64)> {
+        let Some(named) = self.trace.site(site) else { return Vec::new() };
+        let mut calls: BTreeMap<(String, u64), u64> = BTreeMap::new();
+        for (stack, bytes) in self.stacks_of(site) {
+            let is_own = |frame: &numapilot_flows::Frame| {
+                frame.function == named.function && frame.file == named.file && frame.line == named.line
+            };
+            let own = self.trace.stack(stack).iter().map(|at| self.trace.location(*at));
+            let own = own.into_iter().find(|location| location.frames.iter().any(is_own));
+            if let Some(location) = own.filter(|location| !location.module.is_empty()) {
+                *calls.entry((base(&location.module), location.offset + 1)).or_default() += bytes;
+            }
+        }
+        let mut calls: Vec<_> = calls.into_iter().map(|((module, offset), bytes)| (module, offset, bytes)).collect();
+        calls.sort_by_key(|&(_, offset, bytes)| (std::cmp::Reverse(bytes), offset));
+        calls
+    }
+
+    /// Conditions that take this site's objects and, as far as conditions can tell, no others: the source line alone where that will do, since it outlives a
+    /// new build; else with the function; else each call by its address. Empty: nothing can name it.
+    pub fn conditions(&self, id: SiteId) -> Vec<ObjectMatch> {
+        let Some(site) = self.trace.site(id) else { return Vec::new() };
+        let Some(plain) = plain_conditions(site) else { return Vec::new() };
+        if !plain.is_dynamic() || self.others(&plain, id).next().is_none() {
+            return vec![plain];
+        }
+        let function = function_pattern(site);
+        let with_function = ObjectMatch { frame: Frame { function, ..plain.frame.clone() }, ..ObjectMatch::default() };
+        if self.others(&with_function, id).next().is_none() {
+            return vec![with_function];
+        }
+        let at = |(module, offset, _): (String, u64, u64)| ObjectMatch {
+            frame: Frame { module: Some(module), offset: Some(offset), ..plain.frame.clone() },
+            ..ObjectMatch::default()
+        };
+        let calls: Vec<ObjectMatch> = self.calls(id).into_iter().map(at).collect();
+        if calls.is_empty() { vec![plain] } else { calls }
+    }
+}
+
+fn is_allocated(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared)
+}
+
+fn base(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+fn function_pattern(site: &Site) -> Option<String> {
+    let name = site.function.split(['(', '[']).next().unwrap_or_default();
+    Some(name.to_owned()).filter(|name| !name.is_empty())
+}
+
+/// What a rule matches a site's objects by, were there no other sites; `None` for stacks and what is not known.
+pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
+    let module = || Some(base(&site.module)).filter(|module| !module.is_empty());
+    let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };
+    let by_code = |frame: Frame| ObjectMatch { frame, ..ObjectMatch::default() };
+    match site.kind {
+        kind if is_allocated(kind) && site.line > 0 => Some(by_code(Frame {
+            file: Some(base(&site.file)),
+            lines: Some((site.line, site.line)),
+            ..Frame::default()
+        })),
+        ObjectKind::Heap | ObjectKind::Anonymous if !site.function.is_empty() => {
+            Some(by_code(Frame { function: function_pattern(site), ..Frame::default() }))
+        }
+        ObjectKind::Static => Some(ObjectMatch { symbol: Some(site.name.to_string()), ..named }),
+        ObjectKind::Section => Some(ObjectMatch { section: Some(site.name.to_string()), ..named }),
+        ObjectKind::File => Some(ObjectMatch { mapped_file: Some(site.name.to_string()), ..ObjectMatch::default() }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numapilot_flows::{Location, Object, Tables};
+
+    fn site(name: &str, line: u32) -> Site {
+        let of = |text: &str| std::sync::Arc::from(text);
+        Site {
+            kind: ObjectKind::Heap,
+            name: of(name),
+            function: of("main"),
+            file: of("/src/a.f90"),
+            line,
+            module: of("/bin/app"),
+        }
+    }
+
+    /// Three calls at `0x100`, `0x120` and `0x140` of line 7, for sites `u`, `v` and `r`; one of line 9.
+    fn trace() -> Trace {
+        let at = |offset: u64, line: u32| Location {
+            module: "/bin/app".into(),
+            offset,
+            frames: vec![numapilot_flows::Frame {
+                function: "main".into(),
+                file: "/src/a.f90".into(),
+                line,
+                inlined: false,
+            }],
+        };
+        let object = |number: u32| Object {
+            id: numapilot_trace::ids::ObjectId(number),
+            site: SiteId(number),
+            bytes: 1 << 20,
+            stack: StackId(number + 1),
+            ..Object::default()
+        };
+        Trace::from_tables(Tables {
+            sites: vec![site("u", 7), site("v", 7), site("r", 7), site("w", 9)],
+            objects: (0..4).map(object).collect(),
+            locations: vec![Location::default(), at(0x100, 7), at(0x120, 7), at(0x140, 7), at(0x180, 9)],
+            stacks: vec![vec![], vec![LocationId(1)], vec![LocationId(2)], vec![LocationId(3)], vec![LocationId(4)]],
+            ..Tables::default()
+        })
+    }
+
+    #[test]
+    fn sites_of_one_line_are_told_apart_by_their_calls() {
+        let trace = trace();
+        let all = Allocations::of(&trace);
+        let conditions: Vec<ObjectMatch> = (0..4).flat_map(|number| all.conditions(SiteId(number))).collect();
+        let offsets: Vec<Option<u64>> = conditions.iter().map(|found| found.frame.offset).collect();
+        assert_eq!(offsets, [Some(0x101), Some(0x121), Some(0x141), None], "return addresses; line 9 needs none");
+        assert_eq!(all.effective(&conditions.iter().collect::<Vec<_>>()), [true; 4]);
+        for (number, found) in (0..4).zip(&conditions) {
+            assert!(all.takes(found, StackId(number + 1)) && all.others(found, SiteId(number)).next().is_none());
+        }
+        // The address that a report shows is taken as well as the return address.
+        let shown = Frame { module: Some("app".to_owned()), offset: Some(0x120), ..Frame::default() };
+        assert!(all.takes(&ObjectMatch { frame: shown, ..ObjectMatch::default() }, StackId(2)));
+    }
+
+    #[test]
+    fn a_rule_behind_an_equal_one_takes_nothing() {
+        let trace = trace();
+        let all = Allocations::of(&trace);
+        let line = plain_conditions(&site("u", 7)).expect("a line");
+        let other = plain_conditions(&site("x", 8)).expect("a line");
+        assert_eq!(all.effective(&[&line, &line, &other]), [true, false, false]);
+    }
+
+    #[test]
+    fn a_line_or_else_a_function_names_a_heap_site() {
+        let named = site("x", 7);
+        let frame = plain_conditions(&named).expect("it can be named").frame;
+        assert_eq!((frame.file.as_deref(), frame.lines, frame.function), (Some("a.f90"), Some((7, 7)), None));
+        let frame = plain_conditions(&Site { line: 0, function: "f()".into(), ..named.clone() }).expect("named").frame;
+        assert_eq!(frame.function.as_deref(), Some("f"));
+        assert_eq!(plain_conditions(&Site { kind: ObjectKind::Stack, ..named }), None);
+    }
+}
