@@ -14,10 +14,10 @@ const PROGRAM: &str = r#"
 #include <stdlib.h>
 struct item { long first, rest[6], last; };
 int main(void) {
-    unsigned long count = 1 << 15, state = 1;
+    unsigned long count = 1 << 18, state = 1;
     volatile struct item *items = malloc(count * sizeof *items);
     for (unsigned long i = 0; i < count; i++) items[i].first = items[i].last = (long)i;
-    for (unsigned long i = 0; i < 8 * count; i++) {
+    for (unsigned long i = 0; i < 2 * count; i++) {
         state = state * 6364136223846793005ul + 1442695040888963407ul;
         volatile struct item *item = &items[(state >> 33) % count];
         item->first += item->last;
@@ -30,7 +30,7 @@ int main(void) {
 fn figures(trace: &Path) -> (u64, u64, u64) {
     let reader = TraceReader::open(trace).expect("the trace opens");
     let objects: ObjectColumns = reader.read().expect("objects");
-    let large: Vec<u64> = objects.rows().filter(|row| row.bytes == 64 << 15).map(|row| row.address).collect();
+    let large: Vec<u64> = objects.rows().filter(|row| row.bytes == 64 << 18).map(|row| row.address).collect();
     let counters: CounterColumns = reader.read().expect("counters");
     let last = counters.rows().filter(|row| row.thread == 0).last().expect("the main thread's counters");
     assert_eq!(large.len(), 1, "one object has that size");
