@@ -85,7 +85,8 @@ typedef struct ArrowArrayStream ArrowArrayStream;
 // There is no row of that number.
 #define NUMAPILOT_NOT_FOUND 5
 
-// Another thread is using this flow at this moment. A flow belongs to one thread at a time; a trace may be read by all.
+// Another thread is using this flow at this moment (a flow belongs to one thread at a time; a trace may be read by all), or the trace is still being
+// recorded.
 #define NUMAPILOT_BUSY 6
 
 // Too many traces or flows are open.
@@ -471,9 +472,11 @@ const char *numapilot_code_name(int code);
 // Version of the library, as `0xMMmmpp`; the header's is `NUMAPILOT_API_VERSION`.
 uint32_t numapilot_version(void);
 
-// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder.
+// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the
+// tables are made first, in the folder.
 //
-// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY; `*trace` is `{0}` then.
+// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY;
+// `*trace` is `{0}` then.
 //
 // # Safety
 // `path` is null or a text that ends with a zero byte; `trace` is null or good for a write.

@@ -85,9 +85,11 @@ pub(crate) struct OpenTrace {
     whole: [TextAt; 3],
 }
 
-/// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the tables are made first, in the folder.
+/// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the
+/// tables are made first, in the folder.
 ///
-/// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY; `*trace` is `{0}` then.
+/// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY;
+/// `*trace` is `{0}` then.
 ///
 /// # Safety
 /// `path` is null or a text that ends with a zero byte; `trace` is null or good for a write.

@@ -31,8 +31,8 @@ pub enum FlowError {
     },
     /// Nobody can tell whether its recorder is still at work.
     #[error(
-        "{} may still be being recorded{} on {}, and its file system has no locks that would tell: open it there, or, if that process has ended, remove \
-         raw/recorder.json in it",
+        "{} was being recorded{} on {}, and its file system has no locks that would tell whether that goes on: open it there, or, if that process has \
+         ended, remove raw/recorder.json in it",
         path.display(),
         by(recorder),
         recorder.host

@@ -407,8 +407,8 @@ fn summary(stop: &Stop) -> String {
         Some(bytes) => format!("the kernel's NUMA balancing moved {} on this machine meanwhile", units::bytes(bytes)),
     };
     format!(
-        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages taken back; {kernel}; {} threads moved; \
-         own use {} of processor time, {} of memory\n",
+        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages taken back; \
+         {kernel}; {} threads moved; own use {} of processor time, {} of memory\n",
         stop.because,
         counters.observations,
         counters.samples + counters.hint_faults + counters.file_uses,
