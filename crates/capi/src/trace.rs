@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 
 use numapilot_flows::{FlowError, ObjectKind, Trace};
+use numapilot_trace::name::find;
 
 use crate::border::*;
 use crate::handles::{BadHandle, Held, Table};
@@ -150,7 +151,7 @@ pub(crate) fn bad_handle(what: &str, error: BadHandle) -> Failure {
 fn cannot_open(path: &Path, error: &FlowError) -> Failure {
     let code = match error {
         FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. } => NUMAPILOT_BUSY,
-        _ if !path.exists() => NUMAPILOT_IO,
+        _ if !find(path).exists() => NUMAPILOT_IO,
         FlowError::Worker(_) => NUMAPILOT_INTERNAL,
         _ => NUMAPILOT_BAD_TRACE,
     };

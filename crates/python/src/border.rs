@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use numapilot_flows::FlowError;
+use numapilot_trace::name::find;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -55,7 +56,7 @@ pub fn flow_error(path: &std::path::Path, found: &FlowError) -> PyErr {
     if matches!(found, FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. }) {
         return error(Code::Busy, said);
     }
-    let code = if !path.exists() || causes.any(is_of_the_system) { Code::Io } else { Code::BadTrace };
+    let code = if !find(path).exists() || causes.any(is_of_the_system) { Code::Io } else { Code::BadTrace };
     error(code, said)
 }
 

@@ -1,5 +1,6 @@
 """Traces, rows, flows, figures, predictions; what notebooks show; mistakes, threads and forks."""
 
+import fcntl
 import gc
 import json
 import os
@@ -334,3 +335,13 @@ def test_nothing_is_kept_that_nobody_holds(root):
     assert next(flow).row == 1
 
 
+def test_a_trace_that_is_still_being_recorded_is_refused(tmp_path):
+    raw = tmp_path / "run.numatrace" / "raw"
+    raw.mkdir(parents=True)
+    with open(raw / "recorder.json", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as a recorder does
+        with pytest.raises(numapilot.Error, match="still being recorded"):
+            numapilot.open(tmp_path / "run")
+        assert code_of(lambda: numapilot.open(tmp_path / "run")) is Code.BUSY
+    assert code_of(lambda: numapilot.open(tmp_path / "run")) is Code.BAD_TRACE
+    assert not (tmp_path / "run.numatrace" / "meta.json").exists()
