@@ -17,12 +17,12 @@ use std::sync::mpsc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::Duration;
-use std::time::Instant;
 
 use serde_json::json;
 
 use crate::error::AtPath;
 use crate::error::LabError;
+use crate::patience::Patience;
 use crate::qmp::Monitor;
 
 /// The guest's init waits for a word: here snapshots are taken.
@@ -94,9 +94,14 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Waits until init says `mark`, at most `patience`.
-    pub(crate) fn wait_for(&mut self, mark: &str, patience: Duration) -> Waited {
-        let end = Instant::now() + patience;
+    /// So much of QEMU's time, from now on.
+    pub(crate) fn patience(&self, limit: Duration) -> Patience {
+        Patience::new(self.child.id(), limit)
+    }
+
+    /// Waits until init says `mark`, at most `limit` of QEMU's time.
+    pub(crate) fn wait_for(&mut self, mark: &str, limit: Duration) -> Waited {
+        let patience = self.patience(limit);
         loop {
             if let Some(at) = find(&self.console[self.searched..], mark.as_bytes()) {
                 self.searched += at + mark.len();
@@ -108,8 +113,9 @@ impl Guest {
                 self.drain();
                 return Waited::Ended;
             }
-            match self.pieces.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self.pieces.recv_timeout(patience.left()) {
                 Ok(piece) => self.keep(&piece),
+                Err(RecvTimeoutError::Timeout) if !patience.left().is_zero() => {}
                 Err(RecvTimeoutError::Timeout) => return Waited::TimedOut,
                 Err(RecvTimeoutError::Disconnected) => return Waited::Ended,
             }
@@ -117,16 +123,16 @@ impl Guest {
     }
 
     /// Gives init the word to go. Said again until it is heard: the first bytes after a restore may be lost.
-    pub(crate) fn go(&mut self, patience: Duration) -> Waited {
-        let end = Instant::now() + patience;
+    pub(crate) fn go(&mut self, limit: Duration) -> Waited {
+        let patience = self.patience(limit);
         loop {
             if let Some(stdin) = &mut self.stdin
                 && stdin.write_all(b"-\n\ngo\n").and_then(|()| stdin.flush()).is_err()
             {
                 return Waited::Ended;
             }
-            match self.wait_for(GOING, Duration::from_secs(1).min(end.saturating_duration_since(Instant::now()))) {
-                Waited::TimedOut if Instant::now() < end => {}
+            match self.wait_for(GOING, Duration::from_secs(1).min(patience.left())) {
+                Waited::TimedOut if !patience.left().is_zero() => {}
                 other => return other,
             }
         }
@@ -135,8 +141,8 @@ impl Guest {
     /// Ends QEMU in order, so that its plugins write what they have; kills it if it does not end.
     pub(crate) fn quit(&mut self) {
         let _ = self.monitor.execute("quit", json!({}));
-        let end = Instant::now() + ENDING;
-        while Instant::now() < end {
+        let patience = self.patience(ENDING);
+        while !patience.left().is_zero() {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 break;
             }

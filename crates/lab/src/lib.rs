@@ -25,6 +25,7 @@ mod job;
 mod kernel;
 mod lab;
 mod packages;
+mod patience;
 mod pattern;
 mod qemu;
 mod qmp;

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
-use std::time::Instant;
 
 use serde_json::Value;
 use serde_json::json;
@@ -17,10 +16,11 @@ use crate::cache::Cache;
 use crate::cache::remove;
 use crate::error::AtPath;
 use crate::error::LabError;
+use crate::patience::Patience;
 use crate::qmp::Monitor;
 
-/// Writing about 120 MB takes a second; this is for a machine that is very busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Writing about 120 MB takes a second; this is for a slow disk.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// FNV-1a: names files, so it must give the same in every build of this program.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
@@ -33,20 +33,19 @@ pub(crate) fn path(cache: &Cache, key: &str) -> PathBuf {
 }
 
 /// Writes the state of a running guest to `path`, whole or not at all. The guest goes on afterwards only in the file.
-pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path) -> Result<(), LabError> {
+pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path, patience: &Patience) -> Result<(), LabError> {
     cache.forget_old_snapshots();
     let unfinished = path.with_extension("new");
     remove(&unfinished)?;
     File::create(&unfinished).at(&unfinished, "cannot make a snapshot's file")?;
     monitor.execute("migrate-set-parameters", json!({ "max-bandwidth": 1u64 << 40, "downtime-limit": 60_000 }))?;
     monitor.execute("migrate", json!({ "uri": format!("file:{}", unfinished.display()) }))?;
-    let started = Instant::now();
     loop {
         let state = monitor.execute("query-migrate", json!({}))?;
         match state.get("status").and_then(Value::as_str) {
             Some("completed") => break,
             Some("failed" | "cancelled") => return Err(LabError::Monitor(format!("the snapshot failed: {state}"))),
-            _ if started.elapsed() > PATIENCE => {
+            _ if patience.left().is_zero() => {
                 return Err(LabError::Monitor(format!("the snapshot took too long: {state}")));
             }
             _ => thread::sleep(Duration::from_millis(20)),
@@ -56,14 +55,13 @@ pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path) -> Result
 }
 
 /// Waits until a restored guest runs.
-pub(crate) fn wait_restored(monitor: &mut Monitor) -> Result<(), LabError> {
-    let started = Instant::now();
+pub(crate) fn wait_restored(monitor: &mut Monitor, patience: &Patience) -> Result<(), LabError> {
     loop {
         let state = monitor.execute("query-status", json!({}))?;
         if state.get("running").and_then(Value::as_bool) == Some(true) {
             return Ok(());
         }
-        if started.elapsed() > PATIENCE {
+        if patience.left().is_zero() {
             return Err(LabError::Monitor(format!("the snapshot is not restored: {state}")));
         }
         thread::sleep(Duration::from_millis(10));
