@@ -406,6 +406,11 @@ impl Copies {
         events
     }
 
+    /// What processes have answered since the last look or order; for the end.
+    pub fn last_answers(&mut self, targets: &Targets) -> Vec<event::Copies> {
+        self.hear(0, targets)
+    }
+
     /// What processes have answered since the last time, by file.
     fn hear(&mut self, decision: u64, targets: &Targets) -> Vec<event::Copies> {
         // A log that cannot be read now is read next time.
@@ -471,7 +476,23 @@ fn told(answer: &Answer) -> event::CopyTold {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_replica::mappings::Rules;
+
     use super::*;
+
+    #[test]
+    fn an_answer_of_a_process_that_has_ended_is_told_once() {
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+        let log = mappings.folder().join("log");
+        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+        let targets = Targets::default();
+        assert!(copies.last_answers(&targets).is_empty());
+        std::fs::write(log, "7\t1\treplaced\t4096\t7f0000000000\t-\t/tmp/data\n").unwrap();
+        let told = copies.last_answers(&targets);
+        let [event::Copies { file, processes, .. }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((file.as_str(), processes[0].pid, processes[0].done.as_str()), ("/tmp/data", 7, "copied"));
+        assert!(copies.last_answers(&targets).is_empty());
+    }
 
     #[test]
     fn a_process_lives_where_it_was_seen_twice() {

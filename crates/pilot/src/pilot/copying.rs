@@ -26,6 +26,13 @@ impl Pilot {
         uses
     }
 
+    /// What processes have answered since the last look, at the end: those that were told to copy then may have done so and ended.
+    pub(super) fn hear_last_of_copies(&mut self, conductor: &mut dyn Conductor) {
+        let Some(copies) = &mut self.copies else { return };
+        let events = copies.last_answers(&self.targets);
+        events.into_iter().for_each(|event| conductor.record(Event::Copies(event)));
+    }
+
     /// A use of a page of such a file, as policies know the page.
     pub(super) fn as_file_use(&self, pid: u32, used: Use) -> Use {
         let owner = self.copies.as_ref().and_then(|copies| copies.page(pid, used.page));

@@ -331,6 +331,7 @@ impl Pilot {
         self.state = State::Stopping;
         self.because.clone_from(&because);
         self.publish(conductor);
+        self.hear_last_of_copies(conductor);
         self.hands.release_threads(None, &mut self.targets, conductor);
         for setting in self.settings.put_all_back(conductor) {
             conductor.record(Event::Setting(setting));
