@@ -68,7 +68,12 @@ echo $d > /sys/fs/cgroup/tight/cgroup.procs
 show() { for which in a b c d; do eval "pid=\$$which"; begin $1-$which; echo "$(cpus $pid)|$(homes $pid)"; end; done; }
 show before
 "$numapilot" balance --pid $a,$b,$c,$d --pack --json > log & daemon=$!
-until grep -q '"event":"action"' log; do sleep 0.2; done; sleep 1.5
+# Until those that could be anywhere are placed, and everything that was begun is done.
+placed() {
+    for unit in "process $a" "process $b" "cgroup /sys/fs/cgroup/own"; do grep -q "\"nodes of $unit\"" log || return 1; done
+    [ "$(grep -c '"event":"action"' log)" -ge "$(grep -c '"nodes of ' log)" ]
+}
+until placed; do kill -0 $daemon || break; sleep 0.2; done
 show packed
 begin cpuset; cat /sys/fs/cgroup/own/cpuset.cpus /sys/fs/cgroup/own/cpuset.mems; end
 begin advise; "$numapilot" advise -w 2 --json; end

@@ -1,7 +1,12 @@
 /*
  * A program of several processes that only read one file: a worker per node, pinned there, with a private mapping of its own.
  *
- *   readers FILE SECONDS [WANDER]   WANDER: half-way, each worker goes to the next node
+ *   readers FILE SECONDS          reads for so long
+ *   readers FILE SECONDS local    until nine tenths of each worker's pages are on its node, at most for so long
+ *   readers FILE SECONDS wander   the same; then each worker goes to the next node, and the same again
+ *   readers FILE SECONDS NAME     as local, then says `local`, and reads for another second once there is a file of that name
+ *
+ * Nobody knows how long a daemon takes on a busy machine, so that what is waited for is seen, not timed.
  *
  * Each worker prints at its end on which node it is, where the pages of its mapping lie (move_pages without targets), and a sum that must not depend on that.
  */
@@ -12,6 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -23,6 +29,8 @@
 enum { NODES_MAX = 16, PAGE = 4096, LINE = 64, PAGES_MAX = 4096 };
 
 static int cpu_of[NODES_MAX], nodes;
+/* By worker: how many times it has come to a node and seen its pages come after it. */
+static volatile int *arrived;
 
 static double now(void) {
     struct timespec t;
@@ -48,14 +56,30 @@ static void pin(int node) {
     if (sched_setaffinity(0, sizeof set, &set) != 0) perror("sched_setaffinity");
 }
 
-static void tell(int worker, int node, char *memory, size_t bytes, uint64_t sum) {
+/* Counts pages by node; how many there are. */
+static size_t look(char *memory, size_t bytes, size_t on[NODES_MAX]) {
     static void *pages[PAGES_MAX];
     static int status[PAGES_MAX];
-    size_t on[NODES_MAX] = {0}, count = bytes / PAGE < PAGES_MAX ? bytes / PAGE : PAGES_MAX;
+    size_t count = bytes / PAGE < PAGES_MAX ? bytes / PAGE : PAGES_MAX;
     for (size_t i = 0; i < count; i++) pages[i] = memory + i * PAGE;
     syscall(SYS_move_pages, 0, count, pages, NULL, status, 0);
     for (size_t i = 0; i < count; i++)
         if (status[i] >= 0 && status[i] < nodes) on[status[i]]++;
+    return count;
+}
+
+/* Whether this worker's pages are where it is, and every other one's are, or were, too: for the turn-th time. */
+static int all_local(int worker, int node, char *memory, size_t bytes, int turn) {
+    size_t on[NODES_MAX] = {0};
+    if (arrived[worker] < turn && look(memory, bytes, on) * 9 <= on[node] * 10) arrived[worker] = turn;
+    for (int other = 0; other < nodes; other++)
+        if (arrived[other] < turn) return 0;
+    return 1;
+}
+
+static void tell(int worker, int node, char *memory, size_t bytes, uint64_t sum) {
+    size_t on[NODES_MAX] = {0};
+    look(memory, bytes, on);
     char line[512];
     int length = snprintf(line, sizeof line, "{\"worker\": %d, \"pid\": %d, \"node\": %d, \"sum\": %lu, \"on\": [", worker, getpid(), node, sum);
     for (int i = 0; i < nodes; i++) length += snprintf(line + length, sizeof line - (size_t)length, "%s%zu", i ? ", " : "", on[i]);
@@ -63,8 +87,9 @@ static void tell(int worker, int node, char *memory, size_t bytes, uint64_t sum)
     if (write(1, line, (size_t)length) < 0) exit(6);
 }
 
-static int work(int worker, const char *path, double seconds, int wanders) {
-    int node = worker % nodes, file = open(path, O_RDONLY);
+static int work(int worker, const char *path, double seconds, const char *mode) {
+    int node = worker % nodes, turn = 1, turns = mode && !strcmp(mode, "wander") ? 2 : 1, file = open(path, O_RDONLY);
+    int stays = mode && strcmp(mode, "local") && turns == 1;
     struct stat status;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (file < 0 || fstat(file, &status) != 0) return perror(path), 3;
@@ -79,19 +104,25 @@ static int work(int worker, const char *path, double seconds, int wanders) {
         for (size_t i = 0; i < bytes; i += LINE) sum += *(volatile uint64_t *)(memory + i);
         if (rounds > 0 && sum != expected) return fprintf(stderr, "readers: round %lu read something else\n", rounds), 5;
         expected = sum;
-        if (wanders && now() - start > seconds / 2) pin(node = (worker + 1) % nodes), wanders = 0;
+        if (!mode || !all_local(worker, node, memory, bytes, turn)) continue;
+        if (turn < turns) pin(node = (worker + turn++) % nodes);
+        else if (!stays) break;
+        else if (stays++ == 1 && worker == 0) fprintf(stderr, "readers: local\n");
+        else if (access(mode, F_OK) == 0) end = now() + 1, mode = NULL;
     }
     tell(worker, node, memory, bytes, expected);
     return 0;
 }
 
 int main(int count, char **words) {
-    if (count < 3) return fprintf(stderr, "usage: readers FILE SECONDS [WANDER]\n"), 2;
+    if (count < 3) return fprintf(stderr, "usage: readers FILE SECONDS [local|wander|NAME]\n"), 2;
     find_nodes();
     if (nodes == 0) return fprintf(stderr, "readers: no memory nodes in /sys\n"), 3;
+    arrived = mmap(NULL, NODES_MAX * sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (arrived == MAP_FAILED) return 4;
     int failed = 0, status = 0;
     for (int worker = 0; worker < nodes; worker++)
-        if (fork() == 0) _exit(work(worker, words[1], atof(words[2]), count > 3));
+        if (fork() == 0) _exit(work(worker, words[1], atof(words[2]), count > 3 ? words[3] : NULL));
     for (int worker = 0; worker < nodes; worker++)
         if (wait(&status) < 0 || status != 0) failed = 1;
     return failed;
