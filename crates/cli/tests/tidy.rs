@@ -81,7 +81,8 @@ fn code_is_neither_wide_nor_long_and_has_no_leftovers() {
 /// What only printed that it did not run would be counted as passed.
 #[test]
 fn tests_say_in_one_way_that_they_did_not_run() {
-    let ways = [["print", "ln!(\"skipped"], ["print", "ln!(\"NOT RUN"], ["print", "ln!(\"not run"]].map(|way| way.concat());
+    let ways =
+        [["print", "ln!(\"skipped"], ["print", "ln!(\"NOT RUN"], ["print", "ln!(\"not run"]].map(|way| way.concat());
     let mut problems = Vec::new();
     for path in files().into_iter().filter(|p| has_extension(p, &["rs"])) {
         let text = fs::read_to_string(root().join(&path)).expect("UTF-8");

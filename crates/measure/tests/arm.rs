@@ -1,4 +1,5 @@
-//! The kernels for 64-bit Arm, compiled by a cross compiler and run in QEMU's user mode with short and long vectors, against plain loops. NOT RUN, and told, where cross compiler or emulator are not installed (Debian: gcc-aarch64-linux-gnu, qemu-user); the variants for x86-64 are unit tests.
+//! The kernels for 64-bit Arm, compiled by a cross compiler and run in QEMU's user mode with short and long vectors, against plain loops. Where cross
+//! compiler or emulator are not installed (Debian: gcc-aarch64-linux-gnu, qemu-user), it is counted as not run; the variants for x86-64 are unit tests.
 
 use std::path::Path;
 use std::process::Command;

@@ -172,7 +172,8 @@ mod tests {
 
     /// `tools/not-run` of these lines: whether it was content, and what it said.
     fn judged(lines: &str, strict: &[(&str, &str)]) -> (bool, String) {
-        let folder = env::temp_dir().join(format!("numapilot-judged-{}-{:?}", std::process::id(), thread::current().id()));
+        let folder =
+            env::temp_dir().join(format!("numapilot-judged-{}-{:?}", std::process::id(), thread::current().id()));
         std::fs::write(&folder, lines).expect("written");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/not-run");
         let mut command = Command::new(script);
@@ -190,7 +191,10 @@ mod tests {
         assert_eq!(judged("", &[ci]), (true, "every test ran\n".to_owned()));
         let (content, said) = judged(&format!("{one}{other}{one}"), &[]);
         assert!(content && said.starts_with("2 tests did not run:\n"), "each counts once: {said}");
-        assert!(said.contains("  a.rs::emulates: qemu-plugins: a static build\n") && said.contains("b.rs::boots"), "{said}");
+        assert!(
+            said.contains("  a.rs::emulates: qemu-plugins: a static build\n") && said.contains("b.rs::boots"),
+            "{said}"
+        );
         for strict in [ci, all] {
             assert!(!judged(&other, &[strict]).0, "nothing lists the lab");
             assert!(judged(&one, &[strict, ("NUMAPILOT_RELEASE", "trixie")]).0, "listed for Debian 13");

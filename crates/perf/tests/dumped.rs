@@ -165,7 +165,11 @@ fn every_record_is_the_one_that_perf_dumps() {
         };
         let theirs = theirs(&String::from_utf8_lossy(&output.stdout));
         if theirs.is_empty() {
-            return numapilot_not_run::not_run!(Perf, "perf dumps nothing: {}", String::from_utf8_lossy(&output.stderr));
+            return numapilot_not_run::not_run!(
+                Perf,
+                "perf dumps nothing: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         let ours = ours(&path);
         for (at, text) in &theirs {
