@@ -20,6 +20,7 @@ mod accelerator;
 mod cache;
 mod error;
 mod guest;
+pub mod homes;
 mod initramfs;
 mod job;
 mod kernel;

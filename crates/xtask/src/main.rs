@@ -1,5 +1,6 @@
 //! `cargo xtask`: what a developer of numapilot runs beside building and testing.
 
+mod homes;
 mod lab;
 mod truth;
 
@@ -11,11 +12,13 @@ use clap::Parser;
 #[command(name = "cargo xtask", about = "What a developer of numapilot runs beside building and testing.")]
 enum Task {
     Lab(lab::LabArgs),
+    Homes(homes::HomesArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Task::parse() {
         Task::Lab(args) => lab::run(&args),
+        Task::Homes(args) => homes::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("cargo xtask: {error:#}");

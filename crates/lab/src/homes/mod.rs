@@ -1,0 +1,127 @@
+//! Page homes, simulated and by a real kernel, in one run: a program is recorded on a simulated machine *inside* the guest, while its threads really run on the nodes that the simulated
+//! machine has them on. So both place pages for the same threads at the same moments, and a page that is elsewhere is a difference in what is known of first touches, not in scheduling.
+//!
+//! `homes/mirror.c` (preloaded) moves the threads; `homes/launcher.c` (by ptrace) asks the kernel for each page's node before it goes away and at the end. The recorder's side is the
+//! trace's placements. Small pages are compared: the guest's large ones are switched off, as is its NUMA balancing.
+
+mod compare;
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use numapilot_flows::Trace;
+use numapilot_trace::tables::TraceReader;
+
+use crate::error::AtPath;
+use crate::error::LabError;
+use crate::job::FILES_IN_GUEST;
+use crate::lab::Lab;
+use crate::packages;
+
+pub use compare::Homes;
+pub use compare::ObjectHomes;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/homes");
+const NO_COMPILER: &str = "Install gcc (tools/setup test does).";
+const CPUS_PER_NODE: u32 = 2;
+/// Threads are laid out node by node in the order of their appearance; the program's first thread is the fourth, after `env`, the launcher, and its child.
+const FIRST_NODE: u32 = 3;
+const PAGES: &str = "pages.txt";
+const TRACE: &str = "homes.numatrace";
+
+/// What is compared, and how it is recorded.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// The `numapilot` that records.
+    pub recorder: PathBuf,
+    /// `instrument` or `emulate`.
+    pub engine: String,
+    /// The simulated machine: as many nodes as the guest has.
+    pub machine: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it runs, on the host; changes stay in the guest unless the working folder holds it.
+    pub folder: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Compared {
+    /// Page by page.
+    pub homes: Homes,
+    /// The program's own exit status.
+    pub exit: i32,
+    /// What the program printed.
+    pub stdout: String,
+    /// How the guest was run, for reports.
+    pub how: String,
+}
+
+/// Compiles the launcher and the mirror into `folder`.
+fn tools(folder: &Path) -> Result<(PathBuf, PathBuf), LabError> {
+    let (launcher, mirror) = (folder.join("launcher"), folder.join("mirror.so"));
+    for (out, source, flags) in [(&launcher, "launcher.c", &[][..]), (&mirror, "mirror.c", &["-shared", "-fPIC"][..])] {
+        let mut compiler = Command::new("cc");
+        compiler.arg("-O2").args(flags).arg("-o").arg(out).arg(Path::new(SOURCES).join(source)).arg("-pthread");
+        packages::run(&mut compiler, "compiling the tools that compare page homes", NO_COMPILER)?;
+    }
+    Ok((launcher, mirror))
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+impl Comparison {
+    /// Records the program in a guest of `lab` (as many nodes as the simulated machine, of two CPUs each) and compares.
+    ///
+    /// # Errors
+    /// If the tools cannot be compiled, the lab does not run, or the recording failed; the guest's own words are in the error.
+    pub fn run(&self, lab: &Lab) -> Result<Compared, LabError> {
+        let folder = tempfile::tempdir().at(&env::temp_dir(), "cannot make a folder in")?;
+        let (launcher, mirror) = tools(folder.path())?;
+        let record = [
+            self.recorder.display().to_string().as_str(),
+            "record",
+            "--quiet",
+            "--engine",
+            self.engine.as_str(),
+            "--machine",
+            &self.machine,
+            "-o",
+            &format!("{FILES_IN_GUEST}/{TRACE}"),
+            "--",
+            // `instrument` wants an instrumented program, or one that it knows to start others.
+            "env",
+            "./launcher",
+            &format!("{FILES_IN_GUEST}/{PAGES}"),
+            &mirror.display().to_string(),
+        ]
+        .map(|word| if word == "./launcher" { launcher.display().to_string() } else { word.to_owned() });
+        let words: Vec<String> = record.iter().chain(&self.command).map(|word| quoted(word)).collect();
+        let script = format!(
+            "echo never > /sys/kernel/mm/transparent_hugepage/enabled; echo 0 > /proc/sys/kernel/numa_balancing; export LAB_CPUS_PER_NODE={CPUS_PER_NODE} LAB_FIRST_NODE={FIRST_NODE}; exec {}",
+            words.join(" ")
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(self.folder.as_deref().unwrap_or(folder.path()));
+        let outcome = lab.run(&command)?;
+        let failed = |what: &'static str| LabError::Failed {
+            what,
+            command: self.command.join(" "),
+            output: format!("exit {}\n{}\n{}", outcome.exit, outcome.stdout, outcome.stderr),
+            remedy: "See what the guest says above.",
+        };
+        let pages = outcome.files().join(PAGES);
+        let pages = fs::read_to_string(&pages).map_err(|_| failed("asking the kernel for the pages' nodes"))?;
+        let recorded = outcome.files().join(TRACE);
+        let trace = Trace::open(&recorded).map_err(|_| failed("recording in the guest"))?;
+        let placements = TraceReader::open(&recorded).and_then(|reader| reader.read());
+        let placements = placements.map_err(|_| failed("reading the recorded homes"))?;
+        let homes = Homes::compare(&trace, &placements, &pages);
+        Ok(Compared { homes, exit: outcome.exit, stdout: outcome.stdout, how: outcome.how })
+    }
+}

@@ -1,0 +1,97 @@
+//! `cargo xtask homes`: page homes of a program, simulated beside a real kernel's.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use numapilot_lab::Lab;
+use numapilot_lab::Topology;
+use numapilot_lab::homes::Compared;
+use numapilot_lab::homes::Comparison;
+use numapilot_lab::homes::ObjectHomes;
+
+const NODES: usize = 4;
+
+/// Records a program on a simulated machine inside the lab, with its threads on the same nodes of the real kernel, and compares where both have each of its pages
+/// (docs/zoo.md).
+#[derive(Debug, Args)]
+pub struct HomesArgs {
+    /// The recorder
+    #[arg(long, default_value = "target/release/numapilot", value_name = "PROGRAM")]
+    numapilot: PathBuf,
+    /// instrument or emulate
+    #[arg(long, default_value = "instrument", value_name = "NAME")]
+    engine: String,
+    /// Machine model with four nodes
+    #[arg(long, default_value = "opteron-8385", value_name = "NAME")]
+    machine: String,
+    /// Memory of each of the guest's nodes, MiB
+    #[arg(long, default_value_t = 512, value_name = "MIB")]
+    memory: u32,
+    /// End the guest after so many seconds
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    limit: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Runs it; fails where the program did.
+pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
+    let recorder = args.numapilot.canonicalize();
+    let recorder = recorder.with_context(|| format!("cannot find the recorder {}", args.numapilot.display()))?;
+    let comparison = Comparison {
+        recorder,
+        engine: args.engine.clone(),
+        machine: args.machine.clone(),
+        command: args.command.clone(),
+        folder: Some(std::env::current_dir().context("cannot tell the working folder")?),
+    };
+    let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);
+    let compared = comparison.run(&lab.time_limit(Duration::from_secs(args.limit)))?;
+    if args.json { tell_json(&compared) } else { tell(&compared) }
+    Ok(ExitCode::from(u8::try_from(compared.exit).unwrap_or(1)))
+}
+
+fn row(name: &str, homes: &ObjectHomes) -> String {
+    let share = 100.0 * homes.share_same();
+    format!(
+        "{share:6.2} {:8} {:8} {:8} {:8}  {name}",
+        homes.same, homes.other, homes.simulated_only, homes.kernel_only
+    )
+}
+
+fn tell(compared: &Compared) {
+    println!("{}", compared.how);
+    println!("same %     same    other simulated   kernel  pages of");
+    println!("{}", row("all", &compared.homes.total()));
+    let mut objects: Vec<_> = compared.homes.objects.iter().collect();
+    objects.sort_by_key(|(_, homes)| std::cmp::Reverse(homes.simulated() + homes.kernel_only));
+    for ((kind, name), homes) in objects.into_iter().take(40) {
+        println!("{}", row(&format!("{kind} {name}"), homes));
+    }
+    for (address, simulated, kernel, name) in compared.homes.examples.iter().take(10) {
+        println!("{address:#x}: simulated {simulated}, kernel {kernel}: {name}");
+    }
+}
+
+fn tell_json(compared: &Compared) {
+    let counts = |homes: &ObjectHomes| {
+        serde_json::json!({
+            "same": homes.same,
+            "other": homes.other,
+            "simulated_only": homes.simulated_only,
+            "kernel_only": homes.kernel_only,
+        })
+    };
+    let objects: Vec<_> = (compared.homes.objects.iter())
+        .map(|((kind, name), homes)| serde_json::json!({"kind": kind, "name": name, "pages": counts(homes)}))
+        .collect();
+    let total = counts(&compared.homes.total());
+    println!("{}", serde_json::json!({"how": compared.how, "exit": compared.exit, "total": total, "objects": objects}));
+}

@@ -1,0 +1,169 @@
+"""What a run of the zoo is judged by. Pure: from reports and samples to figures and verdicts; docs/zoo.md states the criteria."""
+
+import csv
+import math
+
+# What the recorder dropped, or could not make sense of. The others of `losses` are unknowns, not losses.
+LOST = ("ring_full", "no_slot", "stopped", "stack_table", "damaged_chunks", "torn_chunks", "inconsistent_records")
+# At least this share of the accesses has an object.
+WITH_OBJECT_MIN = 0.99
+# Of the accesses: so many may lie beyond what both engines' intervals allow, beside what two recordings by one engine differ by.
+DISAGREEMENT_MAX = 0.03
+Z = 1.959_964
+# Block copies are accounted to the program's code by `instrument`, and seen in the C library by `emulate`.
+COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy", "bcopy", "bzero")
+SITES_KEPT = 40
+
+
+def differing(outputs):
+    """Names of files that are not the same in all outputs."""
+    names = sorted(set().union(*outputs))
+    return [name for name in names if len({output.get(name) for output in outputs}) > 1]
+
+
+def recording(report):
+    """What a report says of its recording."""
+    recorded, losses = report["recording"], report["recording"]["losses"]
+    samples = report["headline"]["totals"]["samples"] if report.get("headline") else 0
+    return {
+        "lost": {name: losses[name] for name in LOST if losses.get(name)},
+        "unknown": {name: count for name, count in losses.items() if count and name not in LOST},
+        "samples": samples,
+        "with_object": None if not samples else 1 - losses["accesses_without_object"] / samples,
+        "with_home": None if not samples else 1 - losses["accesses_without_home"] / samples,
+        "objects": recorded["object_count"],
+        "threads": recorded["thread_count"],
+        "processes": recorded["process_count"],
+        "limits": report.get("limits", []),
+    }
+
+
+def site_name(site):
+    """What two recordings of one program call the same: kind, name, and the line that allocates."""
+    return f"{site['kind']} {site['name']} {site['place'] or ''}".strip()
+
+
+def is_own(row):
+    """Whether the access was made by code that the wrapper compiled (it has lines; libraries of the system have none), or copies a block for it."""
+    return bool(row["file"]) or any(name in row["function"] for name in COPIES)
+
+
+def wilson(share, count):
+    """95 % interval of a share that is known as well as from `count` equal samples."""
+    if count <= 0:
+        return 0.0, 1.0
+    middle = share + Z * Z / (2 * count)
+    half = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    bottom = 1 + Z * Z / count
+    return max(0.0, (middle - half) / bottom), min(1.0, (middle + half) / bottom)
+
+
+def interval(total, squares, part, part_squares):
+    """Share `part / total` with its interval, by docs/metrics.md: `squares` are the sums of w (c - 1), c the weight of the sample's line.
+
+    The variance is the linearised one of a ratio; few samples on a side, and the whole's own count bounds what is known.
+    """
+    if total <= 0:
+        return [0.0, 0.0, 1.0]
+    share = part / total
+    spread = (part_squares * (1 - share) ** 2 + (squares - part_squares) * share**2) / total**2
+    whole = total**2 / squares if squares > 0 else math.inf
+    known = share * (1 - share) / spread if spread > 0 else whole
+    count = min(known, whole)
+    if math.isinf(count):
+        return [share, share, share]
+    return [share, *wilson(share, count)]
+
+
+def seen(rows, sites):
+    """Shares of sites and of their homes, over the accesses by the program's own code: from the table of accesses (CSV).
+
+    The answer: share of all accesses that this is; by site its share, and by node of home its share, each with interval.
+    """
+    lines, kept, everything = {}, [], 0.0
+    for row in csv.DictReader(rows.splitlines()):
+        weight = float(row["weight"])
+        everything += weight
+        if row["site"] and is_own(row):
+            line = int(row["address"]) >> 6
+            lines[line] = lines.get(line, 0.0) + weight
+            kept.append((sites.get(row["site"], "?"), row["home"], line, weight))
+    total = squares = 0.0
+    by_site = {}
+    for site, home, line, weight in kept:
+        square = weight * (lines[line] - 1)
+        total, squares = total + weight, squares + square
+        of = by_site.setdefault(site, {})
+        sums = of.setdefault(home, [0.0, 0.0])
+        sums[0] += weight
+        sums[1] += square
+    answer = {"own": total / everything if everything else None, "samples": len(kept), "sites": {}}
+    for site, homes in by_site.items():
+        part, part_squares = (sum(sums[n] for sums in homes.values()) for n in (0, 1))
+        answer["sites"][site] = {
+            "share": interval(total, squares, part, part_squares),
+            "homes": {home: interval(part, part_squares, *sums) for home, sums in homes.items()},
+        }
+    # The long tail says nothing alone; its weight stays visible as the difference to one.
+    ranked = sorted(answer["sites"].items(), key=lambda item: -item[1]["share"][0])[:SITES_KEPT]
+    answer["sites"] = dict(ranked)
+    return answer
+
+
+def gap(one, other):
+    """How far two intervals are apart; 0 where they meet."""
+    return max(0.0, one[1] - other[2], other[1] - one[2])
+
+
+def agreement(one, other):
+    """Shares of the accesses that lie beyond both recordings' intervals: by site, and by home within sites; and the sites to blame, worst first."""
+    nothing = [0.0, 0.0, 1.0 / max(1, min(one["samples"], other["samples"]))]
+    blame, shares, homes = [], 0.0, 0.0
+    for site in sorted(set(one["sites"]) | set(other["sites"])):
+        a, b = one["sites"].get(site), other["sites"].get(site)
+        by_share = gap(a["share"] if a else nothing, b["share"] if b else nothing) / 2
+        by_home = 0.0
+        if a and b:
+            none = [0.0, 0.0, 0.0]
+            nodes = set(a["homes"]) | set(b["homes"])
+            apart = sum(gap(a["homes"].get(node, none), b["homes"].get(node, none)) for node in nodes) / 2
+            by_home = apart * (a["share"][0] + b["share"][0]) / 2
+        shares, homes = shares + by_share, homes + by_home
+        if by_share + by_home > 0.002:
+            blame.append((round(by_share + by_home, 4), site))
+    return {"shares": shares, "homes": homes, "blame": sorted(blame, reverse=True)[:5]}
+
+
+def verdicts(results):
+    """One program's checks: by name, True, False, or None where it could not be looked at; with reasons."""
+    problems, checks = [], {}
+    for engine in ("instrument", "emulate", "track"):
+        run = results.get(engine)
+        if not run or run["failed"]:
+            checks[engine] = None if not run else False
+            if run:
+                problems.append(f"{engine}: {run['failed']}")
+            continue
+        checks[engine] = True
+        if not run["same_output"]:
+            problems.append(f"{engine}: other output: {', '.join(run['differing'][:4])}")
+        if run["lost"]:
+            problems.append(f"{engine}: lost: " + ", ".join(f"{name} {count}" for name, count in run["lost"].items()))
+        if run["with_object"] is not None and run["with_object"] < WITH_OBJECT_MIN:
+            problems.append(f"{engine}: {100 * run['with_object']:.1f} % of the samples have an object")
+        checks[engine] = run["same_output"] and not run["lost"] and (run["with_object"] is None or run["with_object"] >= WITH_OBJECT_MIN)
+    checks["agree"] = None
+    if all(results.get(engine) and not results[engine]["failed"] for engine in ("instrument", "emulate")):
+        between = agreement(results["instrument"]["seen"], results["emulate"]["seen"])
+        own = results.get("again")
+        control = agreement(results["instrument"]["seen"], own["seen"]) if own and not own["failed"] else {"shares": 0.0, "homes": 0.0}
+        apart = {what: max(0.0, between[what] - control[what]) for what in ("shares", "homes")}
+        checks["agree"] = max(apart.values()) <= DISAGREEMENT_MAX
+        results["agreement"] = {"between": between, "control": control}
+        if not checks["agree"]:
+            blame = ", ".join(f"`{site}` {100 * by:.1f} %" for by, site in between["blame"][:2])
+            problems.append(f"engines differ beyond intervals by {100 * apart['shares']:.1f} % (shares), {100 * apart['homes']:.1f} % (homes): {blame}")
+    for step in ("source", "build-native", "build-instrument", "input", "native"):
+        if results.get(step, {}).get("failed"):
+            problems.insert(0, f"{step}: {results[step]['failed']}")
+    return checks, problems

@@ -1,0 +1,239 @@
+"""The steps of one program, in order: fetch, build twice, make inputs, run natively and under each engine. Each is done once, until something that it depends on changes."""
+
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import fetch
+import judge
+import steps
+import store
+
+MACHINE = "opteron-8385"
+ENGINES = ["instrument", "again", "emulate", "track"]
+# Natively so often: output must not differ between runs, and the shortest is taken.
+NATIVE_RUNS = 3
+SEED = {"again": 2}
+BUILD_LIMIT_S, INPUT_LIMIT_S = 1800, 300
+LIMIT_S = {"native": 120, "track": 300, "instrument": 600, "again": 600, "emulate": 1200}
+
+
+class Failed(Exception):
+    """Why a step came to nothing."""
+
+
+def revision(root):
+    """Of the sources, `+` where they are changed."""
+    done = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty=+", "--exclude=*"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+class Zoo:
+    """One binary, one store."""
+
+    def __init__(self, root, numapilot, folder, jobs, engines):
+        self.root, self.store, self.jobs, self.engines = root, store.Store(folder), jobs, engines
+        self.numapilot = os.path.abspath(numapilot)
+        if not os.access(self.numapilot, os.X_OK):
+            sys.exit(f"zoo: {numapilot}: no such program; `make build` makes it")
+        self.binary, self.revision = store.hash_of(self.numapilot), revision(root)
+        self.archive = fetch.Archive(self.store.path("apt"))
+        self.lock = threading.Lock()
+        # One apt, one dpkg at a time.
+        self.packages = threading.Lock()
+        self.compilers = self.wrappers()
+
+    def say(self, text):
+        with self.lock:
+            print(f"zoo: {text}", file=sys.stderr, flush=True)
+
+    def wrappers(self):
+        """The wrapper as one word for each language, as CMake and libtool want it."""
+        made = {}
+        for variable, language, plain in (("CC", "cc", "gcc"), ("CXX", "c++", "g++"), ("FC", "fc", "gfortran")):
+            path = self.store.path("bin", f"numapilot-{plain}")
+            store.write(path, f'#!/bin/sh\nexec "{self.numapilot}" {language} "$@"\n')
+            os.chmod(path, 0o755)
+            made[variable] = (plain, path)
+        return made
+
+    def callouts(self):
+        """What a recompiled program has of ours: it is built anew only when this changes."""
+        done = subprocess.run([self.numapilot, "cc", "-###", "-x", "c", "-"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        archives = sorted(word.strip("\"'") for word in said.split() if "callouts" in word)
+        return [store.hash_of(path) for path in archives if os.path.isfile(path)] or self.binary
+
+    def environment(self, name, variant):
+        compilers = {variable: both[variant != "native"] for variable, both in self.compilers.items()}
+        keep = {key: os.environ[key] for key in ("PATH", "HOME", "NUMAPILOT_QEMU") if key in os.environ}
+        return {
+            **keep,
+            **compilers,
+            "F77": compilers["FC"],
+            "F90": compilers["FC"],
+            "LC_ALL": "C.UTF-8",
+            "JOBS": str(self.jobs),
+            "TREE": self.store.tree(name, variant),
+            "IN": self.store.inputs(name),
+            "MAKE_INPUT": f"python3 {os.path.join(self.root, 'zoo', 'inputs.py')}",
+            # OpenMP's threads on two CPUs would otherwise spin against each other.
+            "OMP_WAIT_POLICY": "passive",
+        }
+
+    def step(self, program, results, name, key, work):
+        """Does one step unless it is kept; keeps what comes of it, also that it failed."""
+        kept = results.get(name)
+        if kept and kept.get("key") == key and not kept.get("failed"):
+            return kept
+        begun = time.monotonic()
+        try:
+            done = {"key": key, "failed": "", **work()}
+        except (Failed, fetch.Failed) as error:
+            done = {"key": key, "failed": str(error)}
+        done["revision"] = self.revision
+        results[name] = done
+        self.store.save(program.name, results)
+        self.say(f"{program.name}: {name}: {done['failed'] or 'ok'} ({time.monotonic() - begun:.0f} s)")
+        return done
+
+    def fetch(self, program):
+        with self.packages:
+            self.archive.update()
+            fetch.install(program.needs)
+            version = self.archive.version(program.source)
+            for variant in ("native", "instrument"):
+                self.archive.unpack(program.source, version, self.store.tree(program.name, variant))
+        return {"version": version}
+
+    def build(self, program, variant):
+        tree = self.store.tree(program.name, variant)
+        log = self.store.path("programs", program.name, f"build-{variant}.log")
+        took = steps.run(["sh", "-ec", "exec 2>&1\n" + program.build], tree, self.environment(program.name, variant), log, log + ".err", BUILD_LIMIT_S, nice=19)
+        if took.status != 0:
+            raise Failed(f"build failed ({took.problem or took.status}): {steps.tail(log)}")
+        return {"wall_s": round(took.wall_s, 1), "cpu_s": round(took.cpu_s, 1)}
+
+    def inputs(self, program):
+        folder = self.store.inputs(program.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        log = self.store.path("programs", program.name, "input.log")
+        script = "exec 2>&1\n" + (program.input or ":")
+        took = steps.run(["sh", "-ec", script], folder, self.environment(program.name, "native"), log, log + ".err", INPUT_LIMIT_S)
+        if took.status != 0:
+            raise Failed(f"input failed ({took.problem or took.status}): {steps.tail(log)}")
+        return {}
+
+    def run(self, program, engine):
+        """One run: what it put out, and what it took."""
+        folder = self.store.run(program.name, engine)
+        out = os.path.join(folder, "out")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(out)
+        variant = "instrument" if engine in ("instrument", "again") else "native"
+        # The same words for every engine, for programs that print their command.
+        os.symlink(self.store.tree(program.name, variant), os.path.join(out, "tree"))
+        os.symlink(self.store.inputs(program.name), os.path.join(out, "in"))
+        environment = self.environment(program.name, variant)
+        command = list(program.run)
+        trace = os.path.join(folder, "trace.numatrace")
+        if engine != "native":
+            kind = {"again": "instrument"}.get(engine, engine)
+            machine = [] if kind == "track" else ["--machine", MACHINE, "--seed", str(SEED.get(engine, 1))]
+            command = [self.numapilot, "record", "--quiet", "-o", trace, "--engine", kind, *machine, "--", *command]
+        stdout, stderr = os.path.join(out, "stdout"), os.path.join(folder, "stderr")
+        arguments = (out, environment, stdout, stderr, LIMIT_S[engine])
+        took = steps.run_with_client(command, program.client, *arguments) if program.client else steps.run(command, *arguments)
+        if took.status != 0:
+            raise Failed(f"{took.problem or f'ended with {took.status}'}: {steps.tail(stderr)}")
+        return {"output": self.output(program, out), "wall_s": took.wall_s, "cpu_s": took.cpu_s, "rss_kib": took.rss_kib}
+
+    def output(self, program, out):
+        """Hashes of what it wrote, by file: standard output, what the client printed, and files; filtered."""
+        found = {}
+        for folder, _, names in os.walk(out):
+            for name in names:
+                path = os.path.join(folder, name)
+                label = os.path.relpath(path, out)
+                if os.path.islink(path) or not os.path.isfile(path) or label == "client.err" or any(fnmatch.fnmatch(label, one) for one in program.ignore):
+                    continue
+                with open(path, "rb") as file:
+                    content = file.read()
+                if program.filter:
+                    sed = subprocess.run(["sed", "-E", program.filter], input=content, capture_output=True, check=False, env={"LC_ALL": "C", "PATH": os.environ["PATH"]})
+                    if sed.returncode != 0:
+                        raise Failed(f"the manifest's filter is wrong: {sed.stderr.decode().strip()}")
+                    content = sed.stdout
+                if program.sorted:
+                    content = b"\n".join(sorted(content.split(b"\n")))
+                found[label] = hashlib.sha256(content).hexdigest()[:16]
+        return found
+
+    def native(self, program):
+        runs = [self.run(program, "native") for _ in range(NATIVE_RUNS)]
+        differing = judge.differing([run["output"] for run in runs])
+        if differing:
+            raise Failed(f"the output differs from run to run natively: {', '.join(differing)}")
+        return {**runs[0], **{what: min(run[what] for run in runs) for what in ("wall_s", "cpu_s", "rss_kib")}}
+
+    def engine(self, program, engine, native):
+        done = self.run(program, engine)
+        differing = judge.differing([native["output"], done["output"]])
+        done["same_output"] = not differing
+        done["differing"] = differing
+        trace = os.path.join(self.store.run(program.name, engine), "trace.numatrace")
+        report = self.ask("report", trace, "--json", "--top", "1000000")
+        done.update(judge.recording(json.loads(report)))
+        if engine != "track":
+            rows = self.ask("report", trace, "--csv", "-", "--table", "accesses")
+            sites = {str(site["key"]["site"]): judge.site_name(site) for site in json.loads(report)["sites"] if isinstance(site["key"], dict)}
+            done["seen"] = judge.seen(rows, sites)
+        done["trace_mib"] = round(sum(os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)) / 2**20, 2)
+        shutil.rmtree(trace)
+        return done
+
+    def ask(self, *words):
+        done = subprocess.run([self.numapilot, *words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failed(f"numapilot {words[0]} failed with {done.returncode}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def all_of(self, program):
+        """Every step of one program; what fails ends what needs it."""
+        results = self.store.load(program.name)
+        results["program"] = {"name": program.name, "source": program.source, "languages": program.languages, "threading": program.threading, "system": program.system}
+        source = self.step(program, results, "source", store.key_of(program.source, program.needs), lambda: self.fetch(program))
+        if source["failed"]:
+            return results
+        keys = {"native": store.key_of(program.build, source["version"]), "instrument": store.key_of(program.build, source["version"], self.callouts())}
+        for variant in ("native", "instrument"):
+            name = f"build-{variant}"
+            if name in results and results[name]["key"] != keys[variant]:
+                shutil.rmtree(self.store.tree(program.name, variant), ignore_errors=True)
+                self.fetch(program)
+            self.step(program, results, name, keys[variant], lambda variant=variant: self.build(program, variant))
+        if results["build-native"]["failed"]:
+            return results
+        key = store.key_of(program.input, keys["native"])
+        if self.step(program, results, "input", key, lambda: self.inputs(program))["failed"]:
+            return results
+        key = store.key_of(key, program.run, program.client, program.filter, program.ignore, program.sorted)
+        native = self.step(program, results, "native", key, lambda: self.native(program))
+        if native["failed"]:
+            return results
+        for engine in self.engines:
+            built = results["build-instrument"]
+            if engine in ("instrument", "again") and built["failed"]:
+                results[engine] = {"key": "", "failed": "not built", "revision": self.revision}
+                continue
+            of_engine = store.key_of(key, self.binary, built["key"] if engine in ("instrument", "again") else "")
+            self.step(program, results, engine, of_engine, lambda engine=engine: self.engine(program, engine, native))
+        self.store.save(program.name, results)
+        return results
