@@ -9,7 +9,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build query demo lab lab-pilot test check bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo workloads clean help
 
 all: build
 
@@ -17,6 +17,7 @@ help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
 	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
+	@echo "make zoo     real programs from Debian's source packages under every engine (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
 	@echo "make check   the quick lane: lint and unit tests"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
@@ -39,6 +40,8 @@ setup-lab:
 	@tools/setup lab
 setup-web:
 	@tools/setup web
+setup-zoo:
+	@tools/setup zoo
 
 build: setup-demo
 	@cargo build --release $(CARGO_FLAGS) -p numapilot
@@ -69,6 +72,10 @@ lab-pilot: build setup-lab
 	@cargo build $(CARGO_FLAGS) -p xtask
 	@cargo xtask lab --icount -- target/release/examples/move_throughput
 	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask $(LAB_PILOT)
+
+# Options in ZOO: --quick, --engines LIST, --jobs N, --docs, --homes, names of programs.
+zoo: build setup-zoo
+	@tools/zoo $(NUMAPILOT) $(ZOO)
 
 # Ends with how many passed, and which could not run here and why; CI=true (or NUMAPILOT_REQUIRE=all): fails for those that must.
 test: setup-test workloads

@@ -79,7 +79,7 @@ def escape(text):
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
-def as_page(head, everything, machine):
+def as_page(head, everything, machine, homes):
     """docs/zoo.md: what is checked and how (the head), then when, where, and every row."""
     lines = [head.rstrip(), "", "## Results", ""]
     lines += [f"Taken on {machine['date']}: {machine['cpu']}, {machine['cores']} CPUs, {machine['memory_gib']} GiB, {machine['system']}, Linux {machine['kernel']}; {machine['load']}", ""]
@@ -93,4 +93,4 @@ def as_page(head, everything, machine):
     lines += ["", "### What does not pass, and why", "", *(failures or ["Nothing."])]
     revisions = sorted({run["revision"] for results in everything for run in results.values() if isinstance(run, dict) and "revision" in run})
     lines += ["", f"Recorded by revisions {', '.join(revisions)}; each run's is in `build/zoo/zoo.json`."]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *homes]) + "\n"

@@ -42,6 +42,13 @@ static void follow(void) {
 
 __attribute__((constructor)) static void begin(void) { follow(); }
 
+/* A child gets a node of its own. */
+pid_t fork(void) {
+    pid_t child = ((pid_t (*)(void))next("fork"))();
+    if (child == 0) follow();
+    return child;
+}
+
 static void *started(void *start) {
     size_t index = (size_t)start;
     follow();

@@ -54,21 +54,25 @@ pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
     };
     let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);
     let compared = comparison.run(&lab.time_limit(Duration::from_secs(args.limit)))?;
-    if args.json { tell_json(&compared) } else { tell(&compared) }
+    if args.json {
+        tell_json(&compared)
+    } else {
+        tell(&compared)
+    }
     Ok(ExitCode::from(u8::try_from(compared.exit).unwrap_or(1)))
 }
 
 fn row(name: &str, homes: &ObjectHomes) -> String {
     let share = 100.0 * homes.share_same();
     format!(
-        "{share:6.2} {:8} {:8} {:8} {:8}  {name}",
-        homes.same, homes.other, homes.simulated_only, homes.kernel_only
+        "{share:6.2} {:8} {:9} {:8} {:9} {:8}  {name}",
+        homes.same, homes.explained, homes.other, homes.simulated_only, homes.kernel_only
     )
 }
 
 fn tell(compared: &Compared) {
     println!("{}", compared.how);
-    println!("same %     same    other simulated   kernel  pages of");
+    println!("same %     same explained    other simulated   kernel  pages of");
     println!("{}", row("all", &compared.homes.total()));
     let mut objects: Vec<_> = compared.homes.objects.iter().collect();
     objects.sort_by_key(|(_, homes)| std::cmp::Reverse(homes.simulated() + homes.kernel_only));
@@ -84,6 +88,7 @@ fn tell_json(compared: &Compared) {
     let counts = |homes: &ObjectHomes| {
         serde_json::json!({
             "same": homes.same,
+            "explained": homes.explained,
             "other": homes.other,
             "simulated_only": homes.simulated_only,
             "kernel_only": homes.kernel_only,

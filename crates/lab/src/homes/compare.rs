@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 
+use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 use numapilot_trace::ids::ThreadIndex;
@@ -14,11 +15,18 @@ const PAGE: u64 = 4096;
 /// One page of one process (its pid).
 type Page = (u32, u64);
 
+/// A heap of glibc's for another thread than the first begins at such an address.
+const ARENA: u64 = 64 << 20;
+/// So many pages at a stack's end hold what its creator wrote.
+const STACK_END_PAGES: u64 = 2;
+
 /// Pages of one object (or of all) by what both sides say of their last home.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectHomes {
     /// On the same node.
     pub same: usize,
+    /// On another node, for a reason that is known ([`Reason`]).
+    pub explained: usize,
     /// On another node.
     pub other: usize,
     /// At home on the simulated machine; no memory of their own in the kernel (untouched, or only read: the page of zeros).
@@ -31,7 +39,7 @@ impl ObjectHomes {
     /// Pages that have a home on the simulated machine.
     #[must_use]
     pub fn simulated(&self) -> usize {
-        self.same + self.other + self.simulated_only
+        self.same + self.explained + self.other + self.simulated_only
     }
 
     /// Share of those that the kernel has on the same node; 1 where there are none.
@@ -40,9 +48,17 @@ impl ObjectHomes {
         if self.simulated() == 0 { 1.0 } else { self.same as f64 / self.simulated() as f64 }
     }
 
-    fn count(&mut self, simulated: Option<u16>, kernel: Option<u16>) {
+    /// Share of those that the kernel has on the same node, or elsewhere for a reason that is known.
+    #[must_use]
+    pub fn share_explained(&self) -> f64 {
+        let known = self.same + self.explained;
+        if self.simulated() == 0 { 1.0 } else { known as f64 / self.simulated() as f64 }
+    }
+
+    fn count(&mut self, simulated: Option<u16>, kernel: Option<u16>, reason: Option<Reason>) {
         match (simulated, kernel) {
             (Some(a), Some(b)) if a == b => self.same += 1,
+            (Some(_), Some(_)) if reason.is_some() => self.explained += 1,
             (Some(_), Some(_)) => self.other += 1,
             (Some(_), None) => self.simulated_only += 1,
             (None, Some(_)) => self.kernel_only += 1,
@@ -52,9 +68,30 @@ impl ObjectHomes {
 
     fn add(&mut self, other: &Self) {
         self.same += other.same;
+        self.explained += other.explained;
         self.other += other.other;
         self.simulated_only += other.simulated_only;
         self.kernel_only += other.kernel_only;
+    }
+}
+
+/// Why a page may be elsewhere in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Of a file, unwritten: in the page cache, where whoever first read the file on that machine put it.
+    PageCache,
+    /// The first pages of a thread's stack, or the first of its heap, written before the thread could be put on its node: by its creator (glibc's thread descriptor), or by the recorder at its start.
+    ThreadStart,
+}
+
+impl Reason {
+    fn of(kind: ObjectKind, page: u64, stack_end: bool) -> Option<Self> {
+        match kind {
+            ObjectKind::File | ObjectKind::Section => Some(Self::PageCache),
+            ObjectKind::Stack if stack_end => Some(Self::ThreadStart),
+            ObjectKind::Heap | ObjectKind::Allocator if page % ARENA == 0 => Some(Self::ThreadStart),
+            _ => None,
+        }
     }
 }
 
@@ -63,7 +100,9 @@ impl ObjectHomes {
 pub struct Homes {
     /// By kind and name of the object that the page belonged to (the one with most bytes in it, data of the program before mappings).
     pub objects: BTreeMap<(&'static str, String), ObjectHomes>,
-    /// Pages on another node: address, simulated node, kernel's node, object; the first hundred.
+    /// Pages with the same home on both sides, by node.
+    pub same_on: BTreeMap<u16, usize>,
+    /// Pages on another node for no known reason: address, simulated node, kernel's node, object; the first hundred.
     pub examples: Vec<(u64, u16, u16, String)>,
 }
 
@@ -89,18 +128,21 @@ impl Homes {
         let pids: BTreeSet<u32> = kernel.keys().map(|page| page.0).collect();
         let simulated = simulated_homes(trace, placements, &pids);
         let names = page_names(trace, &pids);
+        let stack_ends = stack_ends(trace);
         let mut homes = Self::default();
         let all: BTreeSet<Page> = kernel.keys().chain(simulated.keys()).copied().collect();
         for page in all {
             let (ours, theirs) = (simulated.get(&page).copied(), kernel.get(&page).copied());
             let (kind, name) = names.get(&page).cloned().unwrap_or((ObjectKind::Unknown, String::new()));
-            if let (Some(a), Some(b)) = (ours, theirs)
-                && a != b
-                && homes.examples.len() < 100
-            {
-                homes.examples.push((page.1, a, b, format!("{} {name}", kind.word())));
+            let reason = Reason::of(kind, page.1, stack_ends.contains(&page));
+            match (ours, theirs) {
+                (Some(a), Some(b)) if a == b => *homes.same_on.entry(a).or_default() += 1,
+                (Some(a), Some(b)) if reason.is_none() && homes.examples.len() < 100 => {
+                    homes.examples.push((page.1, a, b, format!("{} {name}", kind.word())));
+                }
+                _ => {}
             }
-            homes.objects.entry((kind.word(), name)).or_default().count(ours, theirs);
+            homes.objects.entry((kind.word(), name)).or_default().count(ours, theirs, reason);
         }
         homes
     }
@@ -148,11 +190,24 @@ fn rank(kind: ObjectKind) -> u8 {
     }
 }
 
+/// The highest pages of the stacks: the thread's descriptor and its thread-local storage.
+fn stack_ends(trace: &Trace) -> BTreeSet<Page> {
+    let stacks = trace.objects().iter().filter(|object| trace.kind_of(Some(object.id)) == ObjectKind::Stack);
+    let ends = |object: &Object| {
+        let end = object.address.0.saturating_add(object.bytes).div_ceil(PAGE) * PAGE;
+        let pid = trace.process(object.process).map(|process| process.pid);
+        pid.into_iter()
+            .flat_map(move |pid| (1..=STACK_END_PAGES).map(move |back| (pid, end.saturating_sub(back * PAGE))))
+    };
+    stacks.flat_map(ends).collect()
+}
+
 /// What to call the object of each page: of the kinds that rank highest the one with most bytes in it.
 fn page_names(trace: &Trace, pids: &BTreeSet<u32>) -> HashMap<Page, (ObjectKind, String)> {
     let mut best: HashMap<Page, ((u8, u64), u32)> = HashMap::new();
     for object in trace.objects() {
-        let Some(pid) = trace.process(object.process).map(|process| process.pid).filter(|pid| pids.contains(pid)) else {
+        let Some(pid) = trace.process(object.process).map(|process| process.pid).filter(|pid| pids.contains(pid))
+        else {
             continue;
         };
         let kind = trace.site(object.site).map_or(ObjectKind::Unknown, |site| site.kind);
@@ -191,11 +246,27 @@ mod tests {
     #[test]
     fn shares_are_of_the_pages_that_have_a_simulated_home() {
         let mut homes = ObjectHomes::default();
-        for (simulated, kernel) in [(Some(0), Some(0)), (Some(0), Some(1)), (Some(2), None), (None, Some(1)), (None, None)] {
-            homes.count(simulated, kernel);
-        }
-        assert_eq!(homes, ObjectHomes { same: 1, other: 1, simulated_only: 1, kernel_only: 1 });
-        assert!((homes.share_same() - 1.0 / 3.0).abs() < 1e-12);
+        let all = [
+            (Some(0), Some(0), None),
+            (Some(0), Some(1), None),
+            (Some(0), Some(1), Some(Reason::PageCache)),
+            (Some(2), None, None),
+            (None, Some(1), None),
+            (None, None, None),
+        ];
+        all.into_iter().for_each(|(simulated, kernel, reason)| homes.count(simulated, kernel, reason));
+        assert_eq!(homes, ObjectHomes { same: 1, explained: 1, other: 1, simulated_only: 1, kernel_only: 1 });
+        assert_eq!((homes.share_same(), homes.share_explained()), (0.25, 0.5));
         assert_eq!(ObjectHomes::default().share_same(), 1.0);
+    }
+
+    #[test]
+    fn only_the_first_pages_of_threads_and_files_have_reasons_to_be_elsewhere() {
+        assert_eq!(Reason::of(ObjectKind::Heap, 3 * ARENA, false), Some(Reason::ThreadStart));
+        assert_eq!(Reason::of(ObjectKind::Heap, 3 * ARENA + PAGE, false), None);
+        assert_eq!(Reason::of(ObjectKind::Stack, PAGE, false), None);
+        assert_eq!(Reason::of(ObjectKind::Stack, PAGE, true), Some(Reason::ThreadStart));
+        assert_eq!(Reason::of(ObjectKind::File, PAGE, false), Some(Reason::PageCache));
+        assert_eq!(Reason::of(ObjectKind::Anonymous, 0, true), None);
     }
 }

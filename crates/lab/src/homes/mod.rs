@@ -23,6 +23,7 @@ use crate::packages;
 
 pub use compare::Homes;
 pub use compare::ObjectHomes;
+pub use compare::Reason;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/homes");
 const NO_COMPILER: &str = "Install gcc (tools/setup test does).";
