@@ -64,11 +64,12 @@ class Zoo:
         return made
 
     def callouts(self):
-        """What a recompiled program has of ours: it is built anew only when this changes."""
-        done = subprocess.run([self.numapilot, "cc", "-###", "-x", "c", "-"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        said = done.stdout + done.stderr
-        archives = sorted(word.strip("\"'") for word in said.split() if "callouts" in word)
-        return [store.hash_of(path) for path in archives if os.path.isfile(path)] or self.binary
+        """What a recompiled program has of ours: it is built anew only when this changes. The linker names the archive."""
+        words = [self.numapilot, "cc", "-Wl,-t", "-x", "c", "-", "-o", self.store.path("linked")]
+        done = subprocess.run(words, input="int main(void) { return 0; }", capture_output=True, text=True, check=False)
+        linked = done.stdout.replace("(", " ").replace(")", " ").split()
+        found = sorted({word for word in linked if "callouts" in word and os.path.isfile(word)})
+        return [store.hash_of(path) for path in found] or self.binary
 
     def environment(self, name, variant):
         compilers = {variable: both[variant != "native"] for variable, both in self.compilers.items()}
