@@ -134,6 +134,11 @@ def agreement(one, other):
     return {"shares": shares, "homes": homes, "blame": sorted(blame, reverse=True)[:5]}
 
 
+def blind(run):
+    """Whether too many accesses have no object: the upper end of the 95 % interval lies below the least share."""
+    return run["with_object"] is not None and wilson(run["with_object"], run["samples"])[1] < WITH_OBJECT_MIN
+
+
 def verdicts(results):
     """One program's checks: by name, True, False, or None where it could not be looked at; with reasons."""
     problems, checks = [], {}
@@ -149,9 +154,9 @@ def verdicts(results):
             problems.append(f"{engine}: other output: {', '.join(run['differing'][:4])}")
         if run["lost"]:
             problems.append(f"{engine}: lost: " + ", ".join(f"{name} {count}" for name, count in run["lost"].items()))
-        if run["with_object"] is not None and run["with_object"] < WITH_OBJECT_MIN:
+        if blind(run):
             problems.append(f"{engine}: {100 * run['with_object']:.1f} % of the samples have an object")
-        checks[engine] = run["same_output"] and not run["lost"] and (run["with_object"] is None or run["with_object"] >= WITH_OBJECT_MIN)
+        checks[engine] = run["same_output"] and not run["lost"] and not blind(run)
     checks["agree"] = None
     if all(results.get(engine) and not results[engine]["failed"] for engine in ("instrument", "emulate")):
         between = agreement(results["instrument"]["seen"], results["emulate"]["seen"])

@@ -75,6 +75,11 @@ def as_text(everything):
     return "\n".join([*lines, "", *[sentence.replace("`", "") for sentence in sentences(everything)]]) + "\n"
 
 
+def shortened(text, characters=240):
+    """For the page; zoo.txt has all of it."""
+    return text if len(text) <= characters else text[:60] + " ... " + text[-(characters - 65) :]
+
+
 def escape(text):
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
@@ -89,7 +94,7 @@ def as_page(head, everything, machine, homes):
     for results in everything:
         cells, problems = row(results)
         lines.append("| " + " | ".join(escape(cell) for cell in [f"`{cells[0]}`", *cells[1:]]) + " |")
-        failures += [f"- `{cells[0]}`: {escape(problem)}" for problem in problems]
+        failures += [f"- `{cells[0]}`: {escape(shortened(problem))}" for problem in problems]
     lines += ["", "### What does not pass, and why", "", *(failures or ["Nothing."])]
     revisions = sorted({run["revision"] for results in everything for run in results.values() if isinstance(run, dict) and "revision" in run})
     lines += ["", f"Recorded by revisions {', '.join(revisions)}; each run's is in `build/zoo/zoo.json`."]

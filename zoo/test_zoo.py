@@ -27,7 +27,7 @@ def samples(*rows):
 
 def run(**more):
     """A run that passes everything."""
-    return {"failed": "", "same_output": True, "differing": [], "lost": {}, "with_object": 1.0, "cpu_s": 2.0, "rss_kib": 2000, "revision": "r", **more}
+    return {"failed": "", "same_output": True, "differing": [], "lost": {}, "with_object": 1.0, "samples": 1000, "cpu_s": 2.0, "rss_kib": 2000, "revision": "r", **more}
 
 
 def program(**more):
@@ -111,6 +111,10 @@ class Judge(unittest.TestCase):
         for wrong in ({"same_output": False, "differing": ["stdout"]}, {"lost": {"ring_full": 3}}, {"with_object": 0.9}, {"failed": "ended with -11"}):
             checks, problems = judge.verdicts(program(instrument=run(**wrong)))
             self.assertEqual((checks["instrument"], len(problems)), (False, 1), wrong)
+
+    def test_few_samples_do_not_prove_that_objects_are_missing(self):
+        self.assertTrue(judge.blind(run(with_object=0.95, samples=1000)))
+        self.assertFalse(judge.blind(run(with_object=0.95, samples=20)))
 
     def test_a_report_without_accesses_has_no_share_of_objects(self):
         losses = dict.fromkeys((*judge.LOST, "accesses_without_object", "accesses_without_home"), 0)

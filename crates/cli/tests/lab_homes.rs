@@ -16,7 +16,7 @@ fn pages_have_the_same_homes_as_on_a_real_kernel() {
         return;
     }
     let program = workload("psearchy").display().to_string();
-    let command = [program.as_str(), "--size", "test", "--threads", "4", "--variant", "local"].map(str::to_owned);
+    let command = [program.as_str(), "--size", "test", "--threads", "4"].map(str::to_owned);
     let comparison = Comparison {
         recorder: BINARY.into(),
         engine: "instrument".to_owned(),

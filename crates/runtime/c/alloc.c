@@ -103,6 +103,7 @@ void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct n
         np_lost_reentrant(slot, 1);
         return block;
     }
+    np_heap_block(slot, (uintptr_t)block, bytes);
     put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
     np_leave(slot);
     return block;

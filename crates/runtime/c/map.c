@@ -74,6 +74,7 @@ static bool put_initial(const struct np_maps_line *line, void *context) {
 
 void np_maps_init(struct np_slot *slot) {
     np_maps_each(put_initial, slot);
+    np_heap_init();
 }
 
 struct line_search { uintptr_t address; struct mapping *map; char *path; };
@@ -246,6 +247,7 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
 static void record_break(uintptr_t old, uintptr_t new, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = old != new ? enter() : NULL;
     if (slot == NULL) return;
+    np_heap_moved(new);
     if (new > old) {
         struct mapping map = {.address = old, .bytes = new - old, .stack = np_stack_id(slot, caller),
                               .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_BRK | allocator_flag()};
@@ -272,6 +274,12 @@ NP_EXPORT int brk(void *end) {
     int result = NP_REAL(brk)(end);
     if (result == 0 && np_arena != NULL) record_break(old, (uintptr_t)end, before, caller);
     return result;
+}
+
+/* For what the allocator got for itself unseen; no stack is its. */
+void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags) {
+    struct mapping map = {.address = address, .bytes = bytes, .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_ALLOCATOR | flags};
+    put_map(slot, &map, np_order());
 }
 
 /* -- System V shared memory -- */

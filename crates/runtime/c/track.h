@@ -136,6 +136,12 @@ static inline const void *np_known_eh_frame(struct np_modules modules, uintptr_t
 struct np_modules np_modules(void);
 void np_modules_init(struct np_slot *slot);
 void np_maps_init(struct np_slot *slot);
+void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags);
+/* -- heap.c: a block was made; what the allocator got for it unseen is recorded first -- */
+void np_heap_init(void);
+/* The program itself moved the break. */
+void np_heap_moved(uintptr_t end);
+void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes);
 void np_modules_after_fork(void);
 /* Announces modules that came, and ends those that went. Takes the loader's lock: only where the program itself could. */
 void np_modules_scan(struct np_slot *slot);
