@@ -100,7 +100,7 @@ fn target_x86(code: &[u8], start: u64, end: usize) -> Option<(u8, u64)> {
 fn target_arm(code: &[u8], start: u64, end: usize) -> Option<(u8, u64)> {
     let at = end.checked_sub(4).filter(|at| at % 4 == 0)?;
     let word = u32::from_le_bytes(code.get(at..end)?.try_into().ok()?);
-    let offset = ((word << 6) as i32 >> 6) as i64 * 4;
+    let offset = i64::from((word << 6) as i32 >> 6) * 4;
     (word >> 26 == 0x25).then(|| (1, (start + at as u64).wrapping_add_signed(offset)))
 }
 
