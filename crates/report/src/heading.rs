@@ -147,6 +147,7 @@ mod tests {
             ring_full: 1,
             no_slot: 1,
             stopped: 1,
+            after_end: 1,
             stack_table: 1,
             damaged_chunks: 1,
             torn_chunks: 1,
