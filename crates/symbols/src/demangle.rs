@@ -78,7 +78,10 @@ fn parameter_start(name: &str) -> Option<usize> {
             b'>' if depth > 0 && bytes[index - 1] != b'-' => depth -= 1,
             b'(' if depth == 0 => {
                 let rest = &name[index..];
-                let special = rest.starts_with("(anonymous namespace)") || name[..index].ends_with("operator");
+                // Go: `main.(*Grid).fill` is the method of a pointer.
+                let receiver = name[..index].ends_with('.');
+                let special =
+                    rest.starts_with("(anonymous namespace)") || name[..index].ends_with("operator") || receiver;
                 if !special && index > 0 {
                     found = found.or(Some(index));
                 }
@@ -120,6 +123,8 @@ mod tests {
         assert_eq!(short_function("pgain(long, Points*)"), "pgain");
         assert_eq!(short_function("(anonymous namespace)::make(int)"), "(anonymous namespace)::make");
         assert_eq!(short_function("operator new(unsigned long)"), "operator new");
+        assert_eq!(short_function("main.(*Grid).fill"), "main.(*Grid).fill");
+        assert_eq!(short_function("main.(*Grid).fill.func1"), "main.(*Grid).fill.func1");
         assert_eq!(short_function("Matrix::operator()(int, int)"), "Matrix::operator()");
         assert_eq!(
             short_function("<alloc::vec::Vec<T> as core::clone::Clone>::clone"),
