@@ -374,7 +374,7 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
         command: start.command.clone(),
         directory: start.directory.clone(),
         start_unix_ns: start.start_unix_ns,
-        duration_ns: joined.end.0,
+        duration_ns: duration_ns(told, joined),
         host_duration_ns: told.end.map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
         clock: ClockInfo {
             source: match (start.simulated, start.engine.as_str()) {
@@ -398,6 +398,12 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
         tables: std::collections::BTreeMap::new(),
         more: more(told),
     }
+}
+
+/// Program time: to the last record. An imported recording went on to its own last one, which need not have become a record here; its stamps are nanoseconds.
+fn duration_ns(told: &Told<'_>, joined: &Joined) -> u64 {
+    let end = told.end.filter(|_| told.start.engine == "import");
+    end.map_or(0, |end| end.end_order.saturating_sub(told.start.start_order)).max(joined.end.0)
 }
 
 /// What the recorder said at the end.

@@ -151,7 +151,13 @@ impl<L: Layouts> Joiner<L> {
             return;
         }
         let process = self.known_thread(record.thread).process;
-        let key = mapping_site(flags, path, stack);
+        let key = match binary_data(path) {
+            // No declaration is at that offset: nothing says where in the source the parts come from.
+            Some((binary, part)) => {
+                SiteKey::Symbol { binary: self.binary(binary, &[]), name: part.into(), offset: u64::MAX }
+            }
+            None => mapping_site(flags, path, stack),
+        };
         let site = self.site(key);
         let path = self.name(path);
         let object = self.born(record, address, bytes);
@@ -405,6 +411,12 @@ impl<L: Layouts> Joiner<L> {
 }
 
 /// What a mapping is, by its flags and path.
+/// Binary and part, where a mapping is the data of a binary whose symbols are not known: engine `import` calls it `/path/of/binary [data]` or `[bss]`.
+fn binary_data(path: &str) -> Option<(&str, &str)> {
+    let part = ["[data]", "[bss]"].into_iter().find(|part| path.starts_with('/') && path.ends_with(part))?;
+    Some((path.strip_suffix(part)?.strip_suffix(' ')?, part))
+}
+
 fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
     if flags & map_flags::STACK != 0 || path == "[stack]" {
