@@ -200,7 +200,7 @@ impl OpenTrace {
             locations: trace.locations().len() as u64,
             duration_ns: trace.meta().duration_ns,
             line_sampling: trace.line_sampling(),
-            lost: losses.ring_full + losses.no_slot + losses.stopped + losses.unread,
+            lost: losses.ring_full + losses.no_slot + losses.stopped + losses.after_end + losses.unread,
             is_simulated: u32::from(trace.meta().simulated),
             holds_faults: u32::from(trace.holds_faults()),
             engine,

@@ -51,15 +51,18 @@ fn threads_small_rings_and_few_slots() {
 /// Make sure that what a thread frees after its own end is kept: the C library takes the storage of detached threads down in them, last of all.
 #[test]
 fn short_detached_threads_lose_nothing() {
-    let lab = Lab::new();
-    let output = lab.record(&["slots=4096"], &[busy(), "detached", "160", "50"]);
-    assert_eq!(output.status.code(), Some(0));
-    let result = lab.result();
-    assert_eq!((result["threads"].as_u64(), result["lost"].as_u64()), (Some(161), Some(0)), "{result}");
-    let events = lab.events();
-    let count = |pick: fn(&Event) -> bool| events.iter().filter(|event| pick(event)).count();
-    let ends = count(|event| matches!(event, Event::ThreadEnd { .. }));
-    assert_eq!(ends, 161);
+    for (count, threads) in [("160", 161), ("2000", 2001)] {
+        let lab = Lab::new();
+        let output = lab.record(&["slots=4096"], &[busy(), "detached", count, "50"]);
+        assert_eq!(output.status.code(), Some(0));
+        let result = lab.result();
+        assert_eq!((result["threads"].as_u64(), result["lost"].as_u64()), (Some(threads), Some(0)), "{result}");
+        let events = lab.events();
+        let number = |pick: fn(&Event) -> bool| events.iter().filter(|event| pick(event)).count() as u64;
+        assert_eq!(number(|event| matches!(event, Event::ThreadEnd { .. })), threads);
+        let orphans = number(|event| matches!(event, Event::ThreadStart { parent: None, .. }));
+        assert_eq!(orphans, 1, "{count}: only the first thread has no creator");
+    }
 }
 
 /// Make sure that a machine whose counters do not agree is recorded as exactly as any, and that the trace says how.

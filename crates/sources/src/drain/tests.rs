@@ -250,12 +250,9 @@ fn a_closed_slot_is_its_threads_until_that_is_gone() {
         producer.slot.test_set_owner(owner.id());
         producer.put(2, 1);
         producer.slot.test_set_state(wire::SLOT_CLOSED);
-        let taken = |slot: &Slot<'_>, head| {
-            while slot.test_tail() != head {
-                std::thread::yield_now()
-            }
-        };
-        taken(&producer.slot, producer.head);
+        while producer.slot.test_tail() != producer.head {
+            std::thread::yield_now();
+        }
         assert_eq!(producer.slot.state(), wire::SLOT_CLOSED, "the owner lives");
         producer.put(2, 2);
         owner.kill().unwrap();
