@@ -99,6 +99,17 @@ fn a_sequence_in_memory_orders_events_too() {
         assert!(seen.insert(record.stamp.order), "a stamp was given twice: {record:?}");
     }
     assert!(freed >= 160_000, "{freed}");
+    let summary = numapilot_flows::finalise(&lab.trace()).expect("tables");
+    let losses = &summary.losses;
+    assert_eq!(
+        (losses.unmatched_frees, losses.inconsistent_records, losses.records_lost()),
+        (0, 0, false),
+        "{losses:?}"
+    );
+    let meta: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(lab.trace().join("meta.json")).unwrap()).unwrap();
+    assert_eq!((&meta["clock"]["source"], &meta["clock"]["khz"]), (&"monotonic".into(), &1_000_000.into()), "{meta}");
+    assert!(meta["notes"].to_string().contains("shared counter"), "{meta}");
 }
 
 #[test]
