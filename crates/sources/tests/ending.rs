@@ -43,7 +43,7 @@ fn instrumented(lab: &Lab) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/workers.c");
     let program = lab.path("workers");
     let words: [OsString; 5] = ["-O1".into(), "-pthread".into(), "-o".into(), program.clone().into(), source.into()];
-    let output = command(Language::C, &words).expect("a compiler").0.output().expect("it runs");
+    let output = command(&Language::C.into(), &words).expect("a compiler").0.output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program.to_str().expect("UTF-8").to_owned()
 }

@@ -1,27 +1,66 @@
-//! `numapilot cc`, `c++` and `fc`. Their arguments are the compiler's, byte for byte, so they are taken before anything else parses them.
+//! `numapilot cc`, `c++` and `fc`, also under the names of compilers. Their arguments are the compiler's, byte for byte, so they are taken before
+//! anything else parses them.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use numapilot_sources::compile::CompileError;
 use numapilot_sources::compile::Language;
+use numapilot_sources::compile::Links;
+use numapilot_sources::compile::Wrapper;
+use numapilot_sources::compile::install_links;
 
 /// Runs the compiler if that is what was asked for.
 pub fn intercept() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os();
+    if let Some(wrapper) = Wrapper::by_name(&arguments.next()?) {
+        return Some(run(&wrapper, &arguments.collect::<Vec<_>>()));
+    }
     let language = match arguments.next()?.to_str()? {
         "cc" => Language::C,
         "c++" => Language::Cxx,
         "fc" => Language::Fortran,
         _ => return None,
     };
-    Some(run(language, &arguments.collect::<Vec<_>>()))
+    let arguments: Vec<OsString> = arguments.collect();
+    Some(links(&arguments).unwrap_or_else(|| run(&language.into(), &arguments)))
+}
+
+/// `numapilot cc --install-links DIR` and `--install-path DIR`, which no compiler has.
+fn links(arguments: &[OsString]) -> Option<ExitCode> {
+    let kind = match arguments.first()?.to_str()? {
+        "--install-links" => Links::Prefixed,
+        "--install-path" => Links::Plain,
+        _ => return None,
+    };
+    let [_, folder] = arguments else {
+        eprintln!("numapilot: write `numapilot cc --install-links DIR` or `numapilot cc --install-path DIR`");
+        return Some(ExitCode::from(2));
+    };
+    let made = match install_links(Path::new(folder), kind) {
+        Ok(made) => made,
+        Err(error) => {
+            eprintln!("numapilot: {error}");
+            return Some(ExitCode::FAILURE);
+        }
+    };
+    made.iter().for_each(|link| println!("{}", link.display()));
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+    let folder = folder.display();
+    match kind {
+        Links::Prefixed => {
+            eprintln!("numapilot: with {folder} on PATH: CC=numapilot-gcc CXX=numapilot-g++ ./configure")
+        }
+        Links::Plain => eprintln!("numapilot: now build with this folder first on PATH: PATH={folder}:$PATH make"),
+    }
+    Some(ExitCode::SUCCESS)
 }
 
 /// Runs the compiler; returns its status.
-pub fn run(language: Language, arguments: &[OsString]) -> ExitCode {
-    match numapilot_sources::compile::run(language, arguments) {
+pub fn run(wrapper: &Wrapper, arguments: &[OsString]) -> ExitCode {
+    match numapilot_sources::compile::run(wrapper, arguments) {
         Ok(status) => {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
             ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -65,9 +65,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Move(arguments) => move_pages::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Balance(arguments) => balance::run(&arguments),
-        Command::Cc(arguments) => Ok(compile::run(Language::C, &arguments.arguments)),
-        Command::Cxx(arguments) => Ok(compile::run(Language::Cxx, &arguments.arguments)),
-        Command::Fc(arguments) => Ok(compile::run(Language::Fortran, &arguments.arguments)),
+        Command::Cc(arguments) => Ok(compile::run(&Language::C.into(), &arguments.arguments)),
+        Command::Cxx(arguments) => Ok(compile::run(&Language::Cxx.into(), &arguments.arguments)),
+        Command::Fc(arguments) => Ok(compile::run(&Language::Fortran.into(), &arguments.arguments)),
         Command::Completions(arguments) => shell::completions(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
     }

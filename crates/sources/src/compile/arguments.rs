@@ -75,6 +75,8 @@ pub(super) struct Invocation {
     pub(super) compiles: bool,
     /// A program or a shared library comes out.
     pub(super) links: bool,
+    /// The linker runs: for a program, a library, or (`-r`) one object out of several.
+    pub(super) runs_linker: bool,
     /// It is a shared library.
     pub(super) shared: bool,
     pub(super) has_debug_option: bool,
@@ -101,8 +103,8 @@ impl Invocation {
         let has_input = scan.sources > 0 || scan.others > 0 || scan.headers > 0;
         found.is_query |= !has_input;
         found.compiles = !scan.only_preprocesses && scan.sources + scan.headers > 0;
-        found.links =
-            has_input && !scan.stops_early && !scan.only_preprocesses && !scan.relocatable && scan.headers == 0;
+        found.runs_linker = has_input && !scan.stops_early && !scan.only_preprocesses && scan.headers == 0;
+        found.links = found.runs_linker && !scan.relocatable;
         found
     }
 

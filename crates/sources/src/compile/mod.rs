@@ -9,6 +9,7 @@
 //! `--dynamic-list` (bfd, gold, lld, mold).
 
 mod arguments;
+mod names;
 mod toolchain;
 
 use std::ffi::OsString;
@@ -20,6 +21,9 @@ use std::process::Command;
 use std::process::ExitStatus;
 
 use arguments::Invocation;
+pub use names::Links;
+pub use names::Wrapper;
+pub use names::install_links;
 use toolchain::Family;
 use toolchain::Toolchain;
 
@@ -92,7 +96,7 @@ pub enum CompileError {
 pub fn installed() -> Vec<String> {
     let languages = [Language::C, Language::Cxx, Language::Fortran].into_iter();
     languages
-        .filter_map(|language| toolchain::find(language).ok())
+        .filter_map(|language| toolchain::find(&language.into()).ok())
         .map(|found| found.program.display().to_string())
         .collect()
 }
@@ -101,8 +105,8 @@ pub fn installed() -> Vec<String> {
 ///
 /// # Errors
 /// See [`CompileError`]; a compiler that ran and failed is no error but a status.
-pub fn run(language: Language, args: &[OsString]) -> Result<ExitStatus, CompileError> {
-    let (mut command, path) = command(language, args)?;
+pub fn run(wrapper: &Wrapper, args: &[OsString]) -> Result<ExitStatus, CompileError> {
+    let (mut command, path) = command(wrapper, args)?;
     command.status().map_err(|source| CompileError::CannotRun { path, source })
 }
 
@@ -110,12 +114,14 @@ pub fn run(language: Language, args: &[OsString]) -> Result<ExitStatus, CompileE
 ///
 /// # Errors
 /// As [`run`], but for `CannotRun`.
-pub fn command(language: Language, args: &[OsString]) -> Result<(Command, PathBuf), CompileError> {
-    let toolchain = toolchain::find(language)?;
+pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf), CompileError> {
+    let toolchain = toolchain::find(wrapper)?;
     let invocation = Invocation::parse(args);
     let mut command = Command::new(&toolchain.program);
     command.args(&toolchain.leading).env(toolchain::DEPTH_VARIABLE, toolchain.depth.to_string());
-    if invocation.is_query {
+    // What a wrapped compiler starts (ccache, a script) finds the wrapper on PATH again: the first call added everything.
+    let is_inner = toolchain.depth > 1 && wrapper.compiler.is_some();
+    if invocation.is_query || is_inner {
         command.args(args);
         return Ok((command, toolchain.program));
     }
@@ -125,10 +131,14 @@ pub fn command(language: Language, args: &[OsString]) -> Result<(Command, PathBu
     if let Some(option) = invocation.static_option.clone().filter(|_| invocation.links) {
         return Err(CompileError::Static { option });
     }
-    let needs_files = invocation.links || (invocation.compiles && toolchain.family == Family::Gcc);
-    let support = if needs_files { Some(Support::unpack(&toolchain)?) } else { None };
+    let is_gcc = toolchain.family == Family::Gcc;
+    let has_work = invocation.compiles || invocation.runs_linker;
+    let support = (invocation.links || (has_work && is_gcc)).then(|| Support::unpack(&toolchain)).transpose()?;
+    if let Some(support) = support.as_ref().filter(|_| has_work && is_gcc) {
+        command.args(gcc_flags(wrapper.language, support));
+    }
     if invocation.compiles {
-        command.args(compile_flags(&toolchain, language, &invocation, support.as_ref()));
+        command.args(compile_flags(&toolchain, wrapper.language, &invocation));
     }
     command.args(args);
     if let Some(support) = support.filter(|_| invocation.links) {
@@ -182,35 +192,33 @@ fn write_beside(archive: &Path, name: &str, text: &str) -> Result<PathBuf, Compi
     Ok(path)
 }
 
-fn compile_flags(
-    toolchain: &Toolchain,
-    language: Language,
-    invocation: &Invocation,
-    support: Option<&Support>,
-) -> Vec<OsString> {
+/// What gcc needs whether it compiles or links: with `-flto` the linker starts gcc's compiler proper (`lto1`) again, and only there is code
+/// instrumented. It is started with the options of the link, whatever those of the compilation were.
+fn gcc_flags(language: Language, support: &Support) -> Vec<OsString> {
+    let mut option = OsString::from("-specs=");
+    option.push(&support.specs);
+    let mut flags = vec![option];
+    if cfg!(target_arch = "x86_64") {
+        // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
+        flags.push("-mmemcpy-strategy=libcall:-1:noalign".into());
+        flags.push("-mmemset-strategy=libcall:-1:noalign".into());
+    }
+    // The sanitizer itself does not understand fences, and gcc says so; our call-outs have nothing to understand.
+    if language != Language::Fortran {
+        flags.push("-Wno-tsan".into());
+    }
+    flags
+}
+
+fn compile_flags(toolchain: &Toolchain, language: Language, invocation: &Invocation) -> Vec<OsString> {
     let mut flags: Vec<OsString> = Vec::new();
-    match (toolchain.family, support) {
-        (Family::Gcc, Some(support)) => {
-            let mut option = OsString::from("-specs=");
-            option.push(&support.specs);
-            flags.push(option);
-            if cfg!(target_arch = "x86_64") {
-                // Expanded inline, block copies of unknown length would go unseen: gcc instruments before it expands them.
-                flags.push("-mmemcpy-strategy=libcall:-1:noalign".into());
-                flags.push("-mmemset-strategy=libcall:-1:noalign".into());
-            }
-        }
-        _ => flags.extend(
-            ["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"].map(OsString::from),
-        ),
+    if toolchain.family == Family::Clang {
+        let clang = ["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"];
+        flags.extend(clang.map(OsString::from));
     }
     // Programs that see this macro change what they do (other locks, no assembly, slower tests); ours must run as it always does.
     if language != Language::Fortran {
         flags.push("-U__SANITIZE_THREAD__".into());
-    }
-    // The sanitizer itself does not understand fences, and gcc says so; our call-outs have nothing to understand.
-    if language != Language::Fortran && toolchain.family == Family::Gcc {
-        flags.push("-Wno-tsan".into());
     }
     if !invocation.has_debug_option {
         flags.push("-g".into());

@@ -12,6 +12,7 @@ use std::process::Stdio;
 
 use super::CompileError;
 use super::Language;
+use super::Wrapper;
 
 /// Counts wrappers inside wrappers: a compiler that is a script which calls numapilot would never end.
 pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";
@@ -54,17 +55,25 @@ fn names_of(language: Language) -> &'static [&'static str] {
     }
 }
 
-pub(super) fn find(language: Language) -> Result<Toolchain, CompileError> {
+pub(super) fn find(wrapper: &Wrapper) -> Result<Toolchain, CompileError> {
+    let language = wrapper.language;
     let variable = variable_of(language);
     let depth = env::var(DEPTH_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(0) + 1;
     if depth > DEPTH_MAX {
         return Err(CompileError::Loop { variable });
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let named: Vec<OsString> = env::var_os(variable).map(|value| words(&value)).unwrap_or_default();
-    let (program, leading) = match named.split_first() {
-        Some((first, rest)) => (on_path(first, &path).unwrap_or_else(|| first.into()), rest.to_vec()),
-        None => {
+    let named: Vec<OsString> = match &wrapper.compiler {
+        Some(_) => Vec::new(),
+        None => env::var_os(variable).map(|value| words(&value)).unwrap_or_default(),
+    };
+    let (program, leading) = match (&wrapper.compiler, named.split_first()) {
+        (Some(name), _) => {
+            let missing = || CompileError::NoCompiler { tried: name.to_string_lossy().into_owned(), variable };
+            (on_path(name, &path).ok_or_else(missing)?, Vec::new())
+        }
+        (None, Some((first, rest))) => (on_path(first, &path).unwrap_or_else(|| first.into()), rest.to_vec()),
+        (None, None) => {
             let found = names_of(language).iter().find_map(|name| on_path(OsStr::new(name), &path));
             let tried = || names_of(language).join(", ");
             (found.ok_or_else(|| CompileError::NoCompiler { tried: tried(), variable })?, Vec::new())
@@ -83,7 +92,7 @@ fn words(value: &OsStr) -> Vec<OsString> {
 }
 
 /// The first executable of that name on PATH that is not this program.
-fn on_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+pub(super) fn on_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     let executable =
         |file: &Path| fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
     if Path::new(name).components().count() > 1 {
