@@ -13,6 +13,8 @@ export interface Recording {
     machine: string;
     node_count: number;
     is_simulated: boolean;
+    /** What the figures are of; "other-host": a model was named that the engine did not simulate. */
+    origin: "simulated" | "measured" | "other-host";
     engine: string;
     placement: string;
     program_time_ns: number;

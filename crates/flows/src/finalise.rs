@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
+use numapilot_symbols::Unresolved;
 use numapilot_trace::chunk::{Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
 use numapilot_trace::record::Record;
@@ -14,9 +15,10 @@ use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
 
 use crate::error::{FlowError, StreamError};
+use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Joined, JoinedAccess, Joiner};
 use crate::rows;
-use crate::symbolise::{ElfLayouts, resolve};
+use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
 use crate::trace::Losses;
 
@@ -46,6 +48,8 @@ pub struct Summary {
     pub interrupted: bool,
     /// What got lost.
     pub losses: Losses,
+    /// What of the programs was instrumented; `None` for engines that need no instrumentation.
+    pub instrumentation: Option<Instrumentation>,
 }
 
 /// What finalising is at, for a progress display: the step, and records done so far.
@@ -186,12 +190,18 @@ impl Made {
         let Made { mut writer, mut joined, samples, weight } = self;
         progress("symbols", 0);
         let names = resolve(&joined);
-        joined.losses.unresolved_locations = names.unresolved;
+        joined.losses.unresolved_locations = names.unresolved.values().sum();
         count_problems(&mut joined.losses, told);
         progress("tables", 0);
         rows::write_tables(&mut writer, &joined, &names, &told.problems)?;
-        let meta = meta(told, &joined, samples, weight);
+        let mut meta = meta(told, &joined, samples, weight);
+        meta.more.insert("unresolved".to_owned(), unresolved(&names));
+        if meta.engine == "instrument" {
+            let found = Instrumentation::of(&joined, &meta.more);
+            meta.more.insert(instrumentation::KEY.to_owned(), serde_json::json!(found));
+        }
         let interrupted = meta.interrupted;
+        let instrumentation = Instrumentation::read(&meta.more);
         writer.finish(meta)?;
         Ok(Summary {
             samples,
@@ -202,6 +212,7 @@ impl Made {
             locations: names.locations.len() as u64,
             interrupted,
             losses: joined.losses,
+            instrumentation,
         })
     }
 }
@@ -404,6 +415,22 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
 fn duration_ns(told: &Told<'_>, joined: &Joined) -> u64 {
     let end = told.end.filter(|_| told.start.engine == "import");
     end.map_or(0, |end| end.end_order.saturating_sub(told.start.start_order)).max(joined.end.0)
+}
+
+/// Code addresses without a name: in which binary how many, and why.
+fn unresolved(names: &Names) -> serde_json::Value {
+    let rows = names.unresolved.iter().map(|((module, why), count)| {
+        serde_json::json!({ "module": &**module, "why": why.to_string(), "remedy": remedy(*why), "count": count })
+    });
+    rows.collect()
+}
+
+fn remedy(why: Unresolved) -> &'static str {
+    match why {
+        Unresolved::NoFile => "keep the binaries where they were; generated code has no names",
+        Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again",
+        Unresolved::NoSymbol => "keep its symbol table (no strip), or install its debug symbols",
+    }
 }
 
 /// What the recorder said at the end.

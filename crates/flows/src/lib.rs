@@ -8,6 +8,7 @@ mod cursor;
 mod error;
 mod filter;
 mod finalise;
+mod instrumentation;
 mod join;
 mod model;
 mod named;
@@ -23,6 +24,7 @@ pub use cursor::Cursor;
 pub use error::{FlowError, StreamError};
 pub use filter::Filter;
 pub use finalise::{Progress, Summary, finalise, finalise_stream, finalise_with};
+pub use instrumentation::{Instrumentation, Module, Part};
 pub use model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
     Thread,

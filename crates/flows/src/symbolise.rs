@@ -2,12 +2,12 @@
 //!
 //! Each code address is looked up once, per binary, on as many threads as there are CPUs to use.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use numapilot_symbols::{
-    Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteNamer, Symbolizer,
+    Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteNamer, Symbolizer, Unresolved,
 };
 use numapilot_trace::ids::StackId;
 
@@ -27,8 +27,8 @@ pub(crate) struct Names {
     pub sites: Vec<Site>,
     /// From the join's site numbers to `sites`.
     pub site_of_key: Vec<SiteId>,
-    /// Locations without a function name.
-    pub unresolved: u64,
+    /// Locations without a function name, by binary and reason.
+    pub unresolved: BTreeMap<(Arc<str>, Unresolved), u64>,
 }
 
 /// Layouts read from the binaries on this machine, each once.
@@ -78,8 +78,11 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
                     inlined: frame.inlined,
                 })
                 .collect(),
-            Err(_) => {
-                names.unresolved += u64::from(!names.locations.is_empty());
+            Err(why) => {
+                // The first location stands for "unknown".
+                if !names.locations.is_empty() {
+                    *names.unresolved.entry((module.clone(), why)).or_default() += 1;
+                }
                 vec![Frame { function: placeholder(&module, address.offset).into(), ..Frame::default() }]
             }
         };
@@ -115,7 +118,7 @@ fn resolve_locations(joined: &Joined) -> Vec<Resolved> {
         loads[least] += job.1.len();
         shares[least].push(job);
     }
-    let mut resolved: Vec<Resolved> = vec![Err(numapilot_symbols::Unresolved::NoFile); joined.locations.len()];
+    let mut resolved: Vec<Resolved> = vec![Err(Unresolved::NoFile); joined.locations.len()];
     std::thread::scope(|scope| {
         let run = |share: Vec<(u32, Vec<u32>)>| move || resolve_share(joined, &share);
         let mut shares = shares.into_iter();

@@ -9,6 +9,7 @@ use numapilot_trace::meta::Meta;
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::filter::Filter;
+use crate::instrumentation::Instrumentation;
 use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread};
 use crate::sizes::{Life, SiteSize, site_sizes};
 
@@ -149,6 +150,12 @@ impl Trace {
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// What of the recorded programs was instrumented; `None` for engines that need no instrumentation, and in traces that do not tell.
+    #[must_use]
+    pub fn instrumentation(&self) -> Option<Instrumentation> {
+        Instrumentation::read(&self.meta.more)
     }
 
     /// The machine that the recording carries; none in traces made without one.

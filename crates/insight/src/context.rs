@@ -3,6 +3,7 @@
 use numapilot_flows::{AccessRef, Filter, Trace};
 use numapilot_machine::{Machine, NodeId};
 
+use crate::blind::Blindness;
 use crate::estimate::Tally;
 use crate::patterns::Findings;
 
@@ -76,6 +77,12 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn node_position(&self, node: NodeId) -> Option<usize> {
         self.position.get(usize::from(node.0)).filter(|&&index| index != u16::MAX).map(|&index| usize::from(index))
+    }
+
+    /// Why nothing can be judged by this recording; `None` where nothing speaks against it.
+    #[must_use]
+    pub fn blindness(&self) -> Option<Blindness> {
+        crate::blind::of(self.trace)
     }
 
     /// Named patterns with their fixes and prices, on `machine`; what cannot be said, and why, where evidence is missing.

@@ -3,6 +3,7 @@
 use numapilot_flows::Evidence;
 use serde::Serialize;
 
+use crate::blind::Blindness;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::totals::Totals;
@@ -16,12 +17,16 @@ pub struct Headline {
     pub top: Option<DecisionRow>,
     /// The machine-wide verdict.
     pub verdict: Verdict,
+    /// Why there is no verdict, where too little was seen.
+    pub blindness: Option<Blindness>,
 }
 
 /// Whether there is anything to fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// Too little was seen to judge by.
+    Blind,
     /// No memory access was seen.
     NothingSeen,
     /// No event of memory accesses was sampled: nothing is known of them.
@@ -56,7 +61,9 @@ impl Analysis<'_> {
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
         let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
         let is_sampled = self.trace.evidence() != Evidence::Other;
+        let blindness = self.blindness();
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
+            _ if blindness.is_some() => Verdict::Blind,
             _ if !is_sampled => Verdict::NotSampled,
             (false, _, _) => Verdict::NothingSeen,
             (true, false, false) => Verdict::NothingToFix,
@@ -64,6 +71,6 @@ impl Analysis<'_> {
             (true, false, true) => Verdict::Imbalanced,
             (true, true, true) => Verdict::RemoteAndImbalanced,
         };
-        Headline { totals, top, verdict }
+        Headline { totals, top, verdict, blindness }
     }
 }

@@ -4,6 +4,7 @@
 //! Everything starts at [`Analysis`]. Results are data; wording and layout are the report's. Every definition is in
 //! `docs/metrics.md`.
 
+mod blind;
 pub mod check;
 pub mod compare;
 mod context;
@@ -23,6 +24,7 @@ mod touch;
 mod traffic;
 mod usage;
 
+pub use blind::{Blindness, RATE_MIN, judge as blindness_of};
 pub use context::Analysis;
 pub use decision::{DecisionRow, Pattern, RowKey};
 pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};

@@ -34,6 +34,9 @@ pub fn whatif(
     seed: u64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PyDocument> {
+    if let Some(blindness) = opened.analysis(Filter::default()).blindness() {
+        return Err(error(Code::Model, blindness.says()));
+    }
     let mut wishes = Vec::new();
     for (name, place) in homes {
         let text = format!("{}={}", name.extract::<String>()?, place.extract::<String>()?);

@@ -33,6 +33,7 @@ pub fn open(kind: Kind, accesses: u64, objects: u32, threads: u32) -> Opened {
         command: meta.command.clone(),
         machine: meta.machine_name.clone(),
         is_simulated: meta.simulated,
+        origin: meta.origin(),
         engine: meta.engine.clone(),
         program_time_ns: meta.duration_ns,
         losses: trace.losses().clone(),

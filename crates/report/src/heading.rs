@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use numapilot_flows::{Losses, Trace};
+use numapilot_flows::{Instrumentation, Losses, Module, Trace};
 use numapilot_machine::Machine;
+use numapilot_trace::meta::{Meta, Origin};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::units;
 
 /// What ran where, how it was observed, and what got lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -18,8 +21,10 @@ pub struct Heading {
     pub machine: String,
     /// Number of nodes of the machine.
     pub node_count: usize,
-    /// Whether the machine was simulated; otherwise the recording is of real hardware.
+    /// Whether the machine was simulated.
     pub is_simulated: bool,
+    /// The same, told apart: a machine that was not simulated need not be the one that the program ran on.
+    pub origin: Origin,
     /// Engine that recorded.
     pub engine: String,
     /// How threads and pages were placed, in words ("threads spread, pages by first touch"). Empty where nothing was placed.
@@ -41,6 +46,10 @@ pub struct Heading {
     pub sampled_events: Value,
     /// What got lost.
     pub losses: Losses,
+    /// How much of each binary's code is instrumented: one clause for each; empty where that is not known or does not matter.
+    pub instrumented: Vec<String>,
+    /// Where code addresses have no function name, why, and what helps: one clause for each binary.
+    pub unresolved: Vec<String>,
 }
 
 impl Heading {
@@ -65,6 +74,7 @@ impl Heading {
             machine: meta.machine_name.clone(),
             node_count: machine.map_or(trace.nodes().len(), |machine| machine.nodes().len()),
             is_simulated: meta.simulated,
+            origin: meta.origin(),
             engine: meta.engine.clone(),
             placement,
             program_time_ns: meta.duration_ns,
@@ -75,6 +85,8 @@ impl Heading {
             notes,
             sampled_events: meta.more.get("sampled_events").cloned().unwrap_or_default(),
             losses: trace.losses().clone(),
+            instrumented: trace.instrumentation().map(|found| instrumented(&found)).unwrap_or_default(),
+            unresolved: unresolved(meta),
         }
     }
 
@@ -95,7 +107,7 @@ impl Heading {
     #[must_use]
     pub fn provenance(&self) -> String {
         let machine = if self.machine.is_empty() { "unknown machine" } else { &self.machine };
-        let kind = if self.is_simulated { "simulated" } else { "real hardware" };
+        let kind = self.origin.words();
         let time = crate::units::time_ns(self.program_time_ns);
         format!("{machine} ({kind}) · engine {} · {time} of program time", self.engine)
     }
@@ -104,6 +116,10 @@ impl Heading {
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
         let losses = &self.losses;
+        let nameless = match self.unresolved.join("; ") {
+            places if places.is_empty() => "code addresses have no function name".to_owned(),
+            places => format!("code addresses have no function name: {places}"),
+        };
         let counted = [
             (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
             (losses.no_slot, "records were dropped because too many threads lived at one time: raise --max-threads"),
@@ -120,7 +136,7 @@ impl Heading {
             (losses.torn_chunks, "torn chunks at the end of a file were dropped: the recorder was killed"),
             (losses.failed_unwinds, "call stacks end early because unwinding failed"),
             (losses.truncated_stacks, "call stacks were cut at the greatest depth: raise --max-stack"),
-            (losses.unresolved_locations, "code addresses have no function name: build with -g, keep the binaries"),
+            (losses.unresolved_locations, nameless.as_str()),
             (losses.accesses_without_object, "sampled accesses hit memory of no known object"),
             (losses.accesses_without_home, "sampled accesses hit pages of unknown home"),
             (losses.unmatched_frees, "frees were of blocks allocated before recording began"),
@@ -131,9 +147,72 @@ impl Heading {
     }
 }
 
+/// `97 % of pigz (not: try.c, yarn.c)`, `none of libz.so.1`.
+fn instrumented(found: &Instrumentation) -> Vec<String> {
+    let clause = |module: &Module| {
+        let (name, share) = (module.name(), module.share()?);
+        let parts: Vec<&str> = module.left_out.iter().take(MODULES_NAMED).map(|part| part.name.as_str()).collect();
+        Some(match module.instrumented_bytes {
+            0 => format!("none of {name}"),
+            bytes if bytes == module.code_bytes => format!("all of {name}"),
+            _ => format!("{} of {name} (not: {})", units::percent(share), parts.join(", ")),
+        })
+    };
+    let mut clauses: Vec<String> = found.own_modules().filter_map(clause).collect();
+    let more = clauses.len().saturating_sub(BINARIES_NAMED);
+    clauses.truncate(BINARIES_NAMED);
+    if more > 0 {
+        clauses.push(format!("{more} more in --json"));
+    }
+    clauses
+}
+
+/// Binaries whose share of instrumented code is told; all of them are in JSON.
+const BINARIES_NAMED: usize = 6;
+/// Binaries that are named one by one; of more, the others are counted.
+const MODULES_NAMED: usize = 3;
+
+fn unresolved(meta: &Meta) -> Vec<String> {
+    let rows = meta.more.get("unresolved").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let word = |row: &Value, key: &str| row.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let count = |row: &Value| row.get("count").and_then(Value::as_u64).unwrap_or(0);
+    let mut rows: Vec<&Value> = rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(count(row)));
+    let named = rows.iter().take(MODULES_NAMED).map(|row| {
+        let module = word(row, "module");
+        let module = module.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("no known binary");
+        format!("{} in {module} ({}: {})", count(row), word(row, "why"), word(row, "remedy"))
+    });
+    let mut clauses: Vec<String> = named.collect();
+    if rows.len() > MODULES_NAMED {
+        clauses.push(format!(
+            "{} in {} others",
+            rows[MODULES_NAMED..].iter().map(|row| count(row)).sum::<u64>(),
+            rows.len() - MODULES_NAMED
+        ));
+    }
+    clauses
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The wrapper adds -g: to advise it says nothing. Which binary lacks names, and why, does.
+    #[test]
+    fn nameless_addresses_are_told_by_binary_and_reason() {
+        let row = serde_json::json!([{ "module": "/lib/libz.so.1", "why": "no symbol at this address", "remedy": "install its debug symbols", "count": 7 }]);
+        let mut meta = Meta::default();
+        meta.more.insert("unresolved".to_owned(), row);
+        let losses = Losses { unresolved_locations: 7, ..Losses::default() };
+        let limits = Heading { losses, unresolved: unresolved(&meta), ..Heading::default() }.limits();
+        assert_eq!(
+            limits,
+            [
+                "7 code addresses have no function name: 7 in libz.so.1 (no symbol at this address: install its debug symbols)"
+            ]
+        );
+    }
 
     #[test]
     fn every_loss_is_told() {

@@ -39,7 +39,18 @@ pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic
         value["sites"] = json!([]);
         return value;
     }
-    value["headline"] = json!(analysis.headline());
+    let headline = analysis.headline();
+    value["headline"] = json!(headline);
+    if matches!(headline.verdict, Verdict::Blind | Verdict::NothingSeen) {
+        // A share of nothing, or of what little was seen, is no figure.
+        for share in ["remote_share", "local_share", "write_share", "imbalance"] {
+            value["headline"]["totals"][share] = Value::Null;
+        }
+    }
+    if let Some(blindness) = &headline.blindness {
+        value["headline"]["blindness"]["says"] = json!(blindness.says());
+    }
+    value["instrumentation"] = json!(analysis.trace().instrumentation());
     value["matrix"] = json!(analysis.matrix());
     value["links"] = json!(links);
     value["sites"] = json!(analysis.sites().into_iter().take(top).collect::<Vec<_>>());

@@ -16,6 +16,7 @@ use crate::emulated::Emulator;
 use crate::engine::Target;
 use crate::error::SourceError;
 use crate::library::loader_can_take;
+use crate::processor_time::ProcessorTimes;
 use crate::signals::Blocked;
 use crate::signals::Guard;
 
@@ -79,6 +80,8 @@ pub struct Program {
     exit: Option<Exit>,
     /// Children that this process had before: not part of the recording.
     foreign: Vec<i32>,
+    /// Of the program's processes, as far as they were looked at.
+    pub times: ProcessorTimes,
 }
 
 /// What `Program::reap` found.
@@ -139,7 +142,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
         remedy: "run it without numapilot to see whether it works at all".to_owned(),
     })?;
     drop(blocked);
-    Ok(Program { pid: child.id().cast_signed(), exit: None, foreign })
+    Ok(Program { pid: child.id().cast_signed(), exit: None, foreign, times: ProcessorTimes::default() })
 }
 
 /// Our libraries first, then what the user preloads (an allocator, say), from the additions or the environment.
@@ -186,6 +189,19 @@ fn children() -> Option<Vec<i32>> {
     Some(pids)
 }
 
+/// A child that has ended and was not reaped yet: its accounts are still there.
+fn ended_child() -> Option<i32> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: an all-zero siginfo_t is a valid value, and the kernel fills in ours; WNOWAIT leaves the child as it is. Where no child has ended, the
+    // process id stays zero.
+    let pid = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let result = libc::waitid(libc::P_ALL, 0, &raw mut info, flags);
+        if result == 0 { info.si_pid() } else { 0 }
+    };
+    (pid > 0).then_some(pid)
+}
+
 impl Program {
     /// How the main process ended, once `reap` saw it.
     pub fn exit(&self) -> Option<Exit> {
@@ -195,6 +211,9 @@ impl Program {
     /// Collects processes that ended and says who is left. Never blocks.
     pub fn reap(&mut self) -> Standing {
         let childless = loop {
+            if let Some(pid) = ended_child() {
+                self.times.look(pid);
+            }
             let mut status = 0;
             // SAFETY: `status` is ours; WNOHANG makes the call return at once.
             match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {

@@ -8,6 +8,7 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
 use crate::engine::EngineChoice;
+use crate::engine::Selection;
 use crate::error::SourceError;
 use crate::output::Existing;
 
@@ -111,6 +112,12 @@ pub struct ProgressState {
 pub trait Progress {
     /// Called about ten times a second from the recording thread; must not block for long.
     fn update(&mut self, state: &ProgressState);
+
+    /// Called once before the program starts, with what it is recorded as. `unsimulated`: the machine that was named and that this engine does not
+    /// simulate.
+    fn chosen(&mut self, selection: &Selection, unsimulated: Option<&str>) {
+        let _ = (selection, unsimulated);
+    }
 }
 
 /// All that [`crate::record`] needs to know.

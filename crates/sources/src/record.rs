@@ -1,5 +1,6 @@
 //! One recording from start to end: choose the engine, make the arena, start the program, drain until everything has ended.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 
+use numapilot_machine::MachineSource;
 use numapilot_trace::wire;
 
 use crate::apply;
@@ -132,6 +134,8 @@ pub struct Recording {
     pub events: Option<serde_json::Value>,
     /// What the plan did, where there was one.
     pub plan: Option<apply::Outcome>,
+    /// Processor time by process, for `meta.json`.
+    pub processor_times: serde_json::Value,
 }
 
 /// Records a program: blocks until it and all that it started have ended (see [`Follow`]).
@@ -144,11 +148,16 @@ pub struct Recording {
 /// are in [`Recording::stopped`] and [`Recording::notes`].
 pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> {
     options.check()?;
-    let listener = options.progress.take();
+    let mut listener = options.progress.take();
     let options = options;
     let target = resolve_target(&options.command)?;
     let diagnose = || doctor::diagnose(&doctor::probe());
     let selection = select(options.engine, &target, &options.command, options.machine, diagnose)?;
+    if let Some(listener) = &mut listener {
+        let is_left_out =
+            !selection.engine.is_simulated() && !matches!(options.machine.source(), MachineSource::Live { .. });
+        listener.chosen(&selection, is_left_out.then(|| options.machine.name()));
+    }
     let order = order_for(selection.engine)?;
     let is_sequence = order.source == OrderSource::Sequence;
     let now = HostInstant::now();
@@ -372,6 +381,7 @@ impl Watch<'_, '_> {
             self.keep_limits(options);
             if Instant::now() >= next_update {
                 next_update = Instant::now() + TICK;
+                self.look_at_times();
                 self.tell();
             }
             self.guard.wait(TICK);
@@ -379,6 +389,14 @@ impl Watch<'_, '_> {
         if self.stopped.is_some() {
             self.stop();
         }
+    }
+
+    /// Notes the processor time of every process that has a live thread.
+    fn look_at_times(&mut self) {
+        let slots = (0..self.arena.slots_used()).map(|index| self.arena.slot(index));
+        let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE).map(|slot| slot.pid().cast_signed());
+        let pids: BTreeSet<i32> = live.filter(|pid| *pid > 0).collect();
+        pids.into_iter().for_each(|pid| self.program.times.look(pid));
     }
 
     /// Nothing more is recorded from now on; the program runs on.
@@ -522,6 +540,7 @@ impl Watch<'_, '_> {
             notes,
             events: None,
             plan: None,
+            processor_times: self.program.times.to_json(),
         }
     }
 }

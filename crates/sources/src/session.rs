@@ -211,6 +211,7 @@ impl TraceFiles {
                 "program_ns": u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX),
                 "notes": recording.notes,
                 "events": recording.events,
+                "processor_time": recording.processor_times,
             })),
         };
         match self.writer.into_inner() {

@@ -5,6 +5,7 @@
 
 mod calls;
 mod code;
+mod coverage;
 mod declared;
 mod demangle;
 mod fortran;
@@ -17,6 +18,7 @@ mod unresolved;
 
 pub use calls::{CallOrder, CallOrders};
 pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
+pub use coverage::Coverage;
 pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
 pub use layout::{LayoutItem, ModuleLayout};

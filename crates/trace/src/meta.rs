@@ -114,6 +114,31 @@ pub struct Meta {
     pub more: Map<String, Value>,
 }
 
+/// On what machine a recording was made, as far as a reader must know it. [`Meta::origin`] alone decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Machine, program time and home nodes are simulated.
+    #[default]
+    Simulated,
+    /// On the machine that the trace describes.
+    Measured,
+    /// On the host, which the trace does not describe: a model was named (`--machine`), and the engine simulates nothing.
+    OtherHost,
+}
+
+impl Origin {
+    /// In words, as reports put it behind the machine's name.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Origin::Simulated => "simulated",
+            Origin::Measured => "real hardware",
+            Origin::OtherHost => "a model that was not simulated: the program ran on the recording host as it is",
+        }
+    }
+}
+
 /// A version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Format {
@@ -213,6 +238,19 @@ pub struct TableInfo {
 }
 
 impl Meta {
+    /// Whether this is a recording of a simulated machine, of the machine that it describes, or of another one.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        // "source" as the machine crate writes it: {"live": ..}, {"recording": ..}, {"model": ..}, "builtin". A trace without a machine claims none.
+        let is_of_host = |source: &Value| source.get("live").is_some() || source.get("recording").is_some();
+        match self.machine.get("source") {
+            _ if self.simulated => Origin::Simulated,
+            // Whoever imports names the machine that the samples are of.
+            Some(source) if self.engine != "import" && !is_of_host(source) => Origin::OtherHost,
+            _ => Origin::Measured,
+        }
+    }
+
     /// Reads `folder/meta.json`.
     ///
     /// # Errors
@@ -265,5 +303,31 @@ impl Meta {
         std::fs::rename(&temporary, &path).map_err(io("rename", &temporary))?;
         let directory = std::fs::File::open(folder).map_err(io("open", folder))?;
         directory.sync_all().map_err(io("sync", folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a recording says of the machine that it was made on.
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_model_that_no_engine_simulated_is_not_called_real_hardware() {
+        let origin = |engine: &str, simulated, source: Value| {
+            Meta { engine: engine.to_owned(), simulated, machine: json!({ "source": source }), ..Meta::default() }
+                .origin()
+        };
+        let live = json!({ "live": { "root": "/" } });
+        assert_eq!(origin("instrument", true, json!("builtin")), Origin::Simulated);
+        assert_eq!(origin("instrument", true, live.clone()), Origin::Simulated);
+        assert_eq!(origin("track", false, live.clone()), Origin::Measured);
+        assert_eq!(origin("track", false, json!("builtin")), Origin::OtherHost);
+        assert_eq!(origin("fault", false, json!({ "model": { "path": "m.toml" } })), Origin::OtherHost);
+        assert_eq!(origin("import", false, json!({ "model": { "path": "m.toml" } })), Origin::Measured);
+        assert_eq!(origin("pmu", true, live), Origin::Simulated, "an emulated PMU");
+        assert_eq!(Meta::default().origin(), Origin::Measured, "no machine, no model");
     }
 }

@@ -5,6 +5,8 @@ import { h, type Child } from "../dom";
 import { count, percent, plural, timeNs } from "../format";
 import type { Context, View } from "../view";
 
+const ORIGINS = { simulated: "simulated", measured: "real hardware", "other-host": "a model that was not simulated: the program ran on the recording host as it is" };
+
 export function about(context: Context): View {
     const { model } = context;
     const { recording, limits, grain, headline, line_sampling: lines } = model.head;
@@ -28,7 +30,7 @@ export function about(context: Context): View {
             ...line(
                 "Machine",
                 `${recording.machine || "unnamed"}, ${plural(recording.node_count, "node", "nodes")}, ` +
-                    `${recording.is_simulated ? "simulated" : "real hardware"}${recording.placement ? `; ${recording.placement}` : ""}`,
+                    `${ORIGINS[recording.origin]}${recording.placement ? `; ${recording.placement}` : ""}`,
             ),
             ...line(
                 "Engine",

@@ -57,6 +57,9 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     if (samples === 0 && accesses[0] === 0) {
         return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
     }
+    if (head.headline.verdict === "blind") {
+        return [h("p", { class: "nothing" }, "Shares of what little was seen would say nothing of the program.")];
+    }
     return [
         figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
         figure(
@@ -201,7 +204,9 @@ export function masthead({ model }: Context): HTMLElement {
             ),
             recording.is_simulated
                 ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; who accesses what is observed.")
-                : badge("measured", "measured", "Recorded on real hardware."),
+                : recording.origin === "measured"
+                  ? badge("measured", "measured", "Recorded on real hardware.")
+                  : badge("not simulated", "simulated", "The program ran on the recording host; the machine named here was not simulated."),
             grain.samples > 0 &&
                 (sampled
                     ? badge(

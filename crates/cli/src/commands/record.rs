@@ -12,6 +12,8 @@ use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
+use numapilot_flows::Instrumentation;
+use numapilot_insight::blindness_of;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
@@ -26,8 +28,10 @@ use numapilot_sources::Progress;
 use numapilot_sources::ProgressState;
 use numapilot_sources::RecordOptions;
 use numapilot_sources::Recording;
+use numapilot_sources::Refusal;
 use numapilot_sources::Running;
 use numapilot_sources::Sampling;
+use numapilot_sources::Selection;
 use numapilot_sources::StopReason;
 use numapilot_trace::name::output_folder;
 
@@ -55,6 +59,9 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     };
     line.bar.finish_and_clear();
     if !arguments.quiet {
+        if running(arguments).is_some() {
+            refused(&recording.refusals);
+        }
         describe(&recording);
         if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
             summary(fitted, outcome, |_| false).iter().for_each(|line| eprintln!("numapilot: {line}"));
@@ -66,6 +73,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         std::fs::remove_dir_all(&raw).with_context(|| format!("{}: cannot be removed", raw.display()))?;
     }
     if !arguments.quiet {
+        unseen(summary.instrumentation.as_ref());
         eprintln!(
             "numapilot: {} accesses, {} objects, {} threads in {}; next: numapilot report {}",
             units::count(summary.accesses as f64),
@@ -76,6 +84,22 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
+}
+
+/// Code that ran and whose accesses were not seen.
+fn unseen(instrumentation: Option<&Instrumentation>) {
+    let Some(found) = instrumentation else { return };
+    if let Some(blindness) = blindness_of(found) {
+        eprintln!("numapilot: {}", blindness.says());
+        return;
+    }
+    for module in found.own_modules().filter(|module| module.code_bytes > 0 && module.instrumented_bytes == 0) {
+        eprintln!(
+            "numapilot: {} is not instrumented: accesses in its {} of code are not seen",
+            module.path,
+            units::bytes(module.code_bytes)
+        );
+    }
 }
 
 /// What runs already and is to be recorded.
@@ -163,6 +187,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
 #[derive(Clone)]
 struct Line {
     bar: ProgressBar,
+    is_quiet: bool,
 }
 
 impl Line {
@@ -171,7 +196,7 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
-        Line { bar }
+        Line { bar, is_quiet }
     }
 
     fn while_busy<T>(&self, message: &str, work: impl FnOnce() -> T) -> T {
@@ -185,6 +210,20 @@ impl Line {
 }
 
 impl Progress for Line {
+    fn chosen(&mut self, selection: &Selection, unsimulated: Option<&str>) {
+        if self.is_quiet {
+            return;
+        }
+        refused(&selection.refusals);
+        if let Some(machine) = unsimulated {
+            eprintln!(
+                "numapilot: engine {} does not simulate {machine}: the program runs on this host as it is, and no caches, latencies or home nodes of \
+                 {machine} are recorded",
+                selection.engine
+            );
+        }
+    }
+
     fn update(&mut self, state: &ProgressState) {
         let lost = if state.lost > 0 { format!(", {} lost", units::count(state.lost as f64)) } else { String::new() };
         self.bar.set_message(format!(
@@ -198,11 +237,15 @@ impl Progress for Line {
     }
 }
 
-/// What the user should know of how it went.
-fn describe(recording: &Recording) {
-    for refusal in &recording.refusals {
+/// Why better engines were not taken.
+fn refused(refusals: &[Refusal]) {
+    for refusal in refusals {
         eprintln!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
     }
+}
+
+/// What the user should know of how it went.
+fn describe(recording: &Recording) {
     for note in &recording.notes {
         eprintln!("numapilot: {note}");
     }

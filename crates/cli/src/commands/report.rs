@@ -29,6 +29,7 @@ use crate::args::ReportArgs;
 use crate::commands::exports;
 use crate::commands::objects::choose_objects;
 use crate::commands::planned;
+use crate::commands::summary::refuse_blind;
 use crate::output;
 
 /// Slices of program time in drill-downs: one character each.
@@ -55,6 +56,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
         }
     }
     if let Some(path) = &arguments.plan {
+        refuse_blind(&analysis).context("--plan")?;
         let plan = planned::plan(&found, &trace, machine.as_ref());
         output::write_file(path, &plan.to_toml())?;
         if path.as_os_str() == "-" {

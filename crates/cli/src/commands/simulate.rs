@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use numapilot_flows::Instrumentation;
+use numapilot_insight::blindness_of;
 use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
 use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
@@ -11,6 +13,7 @@ use numapilot_simulator::arrange::optimal;
 use numapilot_simulator::program::{PAGE_BYTES, Program};
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
+use numapilot_trace::meta::Meta;
 use serde_json::json;
 
 use crate::args::{SimulateArgs, SimulateBind, SimulateView};
@@ -168,6 +171,10 @@ fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loade
             (None, None) => Repeat::Once,
         };
         let recorded = recorded::load(input, &RecordedOptions { repeat, ..RecordedOptions::default() })?;
+        let seen = Meta::read(input).ok().and_then(|meta| Instrumentation::read(&meta.more));
+        if let Some(blindness) = seen.as_ref().and_then(blindness_of) {
+            bail!("{}: {}", input.display(), blindness.says());
+        }
         return Ok(Loaded { program: recorded.program, machine: Some(recorded.machine) });
     }
     if input.extension().is_none_or(|extension| extension != "toml") {

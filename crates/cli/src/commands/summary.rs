@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
@@ -20,6 +20,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let measured = !meta.simulated && meta.duration_ns > 0;
     let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
     let analysis = Analysis::on(&trace, trace.machine().as_ref(), Filter::default());
+    refuse_blind(&analysis)?;
     let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
     let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
     drop(analysis);
@@ -28,6 +29,11 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
         summary.time = Some(RunTime { ns: modelled_time_ns(path)?, source: TimeSource::Modelled });
     }
     Ok(summary)
+}
+
+/// Fails where too little was recorded to judge or predict by.
+pub fn refuse_blind(analysis: &Analysis<'_>) -> Result<()> {
+    analysis.blindness().map_or(Ok(()), |blindness| bail!("{}", blindness.says()))
 }
 
 /// How long the recorded program takes on its machine, with its pages where they were.

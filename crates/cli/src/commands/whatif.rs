@@ -1,12 +1,14 @@
 //! `numapilot whatif`: a recorded program with other homes for some of its objects, predicted.
 
 use anyhow::{Context, Result, anyhow};
-use numapilot_flows::Trace;
+use numapilot_flows::{Filter, Trace};
+use numapilot_insight::Analysis;
 use numapilot_machine::Machine;
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{Question, Wish};
 
 use super::simulate::progress;
+use super::summary::refuse_blind;
 use crate::args::WhatifArgs;
 use crate::output;
 
@@ -15,6 +17,8 @@ pub fn run(arguments: &WhatifArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
     let wish = |set: &String| Wish::read(&trace, set).map_err(|why| anyhow!("--set {set}: {why}"));
     let wishes: Vec<Wish> = arguments.set.iter().map(wish).collect::<Result<_>>()?;
+    refuse_blind(&Analysis::on(&trace, None, Filter::default()))
+        .with_context(|| arguments.trace.display().to_string())?;
     drop(trace);
     let machine = |name: &String| Machine::load(name).with_context(|| format!("--machine {name}"));
     let machine = arguments.machine.as_ref().map(machine).transpose()?;

@@ -161,6 +161,8 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nothing {
+    /// Too little was seen to judge by; `cannot_say` has the reason.
+    Blind,
     /// No memory access was seen.
     NothingSeen,
     /// The program hardly waits for memory: whatever its remote share.

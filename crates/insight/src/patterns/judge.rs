@@ -13,6 +13,9 @@ const UNKNOWN_MAX: f64 = 0.5;
 
 /// Everything found in a whole recording.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
+    if let Some(blindness) = analysis.blindness() {
+        return Findings { nothing: Some(Nothing::Blind), cannot_say: vec![blindness.says()], ..Findings::default() };
+    }
     let sums = analysis.sum();
     if sums.all.samples == 0 {
         return Findings { nothing: Some(Nothing::NothingSeen), ..Findings::default() };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_flows::Trace;
-use numapilot_insight::{Confidence, Finding, Findings, Fix, FixKind};
+use numapilot_insight::{Confidence, Finding, Findings, Fix, FixKind, Nothing};
 use numapilot_machine::Machine;
 
 use super::SHOWN;
@@ -19,7 +19,8 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
     for why in &findings.cannot_say {
         paragraph(&mut out, 2, "", why, look, &|line| look.faint(line));
     }
-    if let Some(words) = nothing_words(findings) {
+    // Of a blind recording the reason stands above.
+    if let Some(words) = nothing_words(findings).filter(|_| findings.nothing != Some(Nothing::Blind)) {
         paragraph(&mut out, 2, "", &words, look, &|line| look.strong(line));
     }
     let shown = if all { usize::MAX } else { SHOWN };

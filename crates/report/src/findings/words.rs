@@ -93,6 +93,7 @@ pub(crate) fn evidence_words(evidence: &Evidence) -> String {
 pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
     let percent = |share: Option<f64>| units::percent(share.unwrap_or_default());
     Some(match findings.nothing? {
+        Nothing::Blind => findings.cannot_say.join(" "),
         Nothing::NothingSeen => "No memory access was recorded, so nothing can be said.".to_owned(),
         Nothing::HardlyWaits => format!(
             "Nothing to fix: the threads spend {} of their time waiting for memory, whatever the share of remote accesses (modelled).",

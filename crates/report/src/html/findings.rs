@@ -44,6 +44,9 @@ pub struct Finding {
 /// One sentence on the whole, for the top of the page.
 #[must_use]
 pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<Words> {
+    if let Some(blindness) = &headline.blindness {
+        return vec![strong(&blindness.says())];
+    }
     let is_empty = matches!(headline.verdict, Verdict::NothingSeen | Verdict::NotSampled);
     if let Some(words) = nothing_words(found).filter(|_| !is_empty) {
         return vec![strong(&words)];
@@ -56,7 +59,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     });
     let busiest = busiest.unwrap_or_default();
     match headline.verdict {
-        Verdict::NothingSeen => {
+        Verdict::NothingSeen | Verdict::Blind => {
             vec![strong("No memory access was recorded."), plain(" Objects and threads are listed all the same.")]
         }
         Verdict::NotSampled => {

@@ -5,6 +5,7 @@ use numapilot_insight::Headline;
 use numapilot_insight::Source;
 use numapilot_insight::Verdict;
 use numapilot_machine::NodeId;
+use numapilot_trace::meta::Origin;
 use unicode_width::UnicodeWidthStr;
 
 use super::objects::usage;
@@ -24,6 +25,10 @@ const COMMAND_LINES: usize = 4;
 #[must_use]
 pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let totals = &headline.totals;
+    if let Some(blindness) = &headline.blindness {
+        let lines = wrap(&clean(&blindness.says()), look.width);
+        return lines.iter().map(|line| look.warning(line) + "\n").collect();
+    }
     if headline.verdict == Verdict::NotSampled {
         return "Remote accesses       unknown: no event of memory accesses was sampled (the notes say what was)\n\
                 Controller imbalance  unknown\n\
@@ -106,7 +111,10 @@ pub fn heading(heading: &Heading, look: Look) -> String {
         let command = shorten(&clean(&heading.command.join(" ")), COMMAND_LINES * look.width);
         text.push_str(&line("Program", &command));
     }
-    let kind = if heading.is_simulated { "simulated" } else { "this is real hardware" };
+    let kind = match heading.origin {
+        Origin::Measured => "this is real hardware",
+        origin => origin.words(),
+    };
     let nodes = plural(heading.node_count, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
     text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}", heading.machine)));
@@ -119,6 +127,9 @@ pub fn heading(heading: &Heading, look: Look) -> String {
         plural(heading.object_count, "object", "objects")
     );
     text.push_str(&line("Recorded", &seen));
+    if !heading.instrumented.is_empty() {
+        text.push_str(&line("Instrumented", &heading.instrumented.join("; ")));
+    }
     for note in &heading.notes {
         text.push_str(&line("Note", note));
     }

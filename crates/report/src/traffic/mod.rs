@@ -88,7 +88,7 @@ impl Scene<'_> {
 #[must_use]
 pub fn svg(traffic: &Traffic<'_>) -> String {
     let (heading, headline) = (traffic.heading, traffic.headline);
-    let kind = if heading.is_simulated { "simulated" } else { "real hardware" };
+    let kind = heading.origin.words();
     let totals = &headline.totals;
     let findings = format!(
         "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",

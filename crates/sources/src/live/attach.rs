@@ -294,6 +294,7 @@ fn result(
         notes,
         plan: None,
         events: None,
+        processor_times: serde_json::Value::Null,
     }
 }
 

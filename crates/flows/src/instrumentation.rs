@@ -1,0 +1,206 @@
+//! What of the recorded programs was instrumented, and how much its processes ran: kept in `meta.json` under `instrumentation`, because the binaries
+//! may be gone when the trace is read.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use numapilot_symbols::Coverage;
+use numapilot_trace::record::Counters;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::join::Joined;
+
+/// Its key in `meta.json`.
+pub(crate) const KEY: &str = "instrumentation";
+/// What the recorder noted of processor times.
+const TIMES: &str = "processor_time";
+/// Libraries of the system and of compilers: nobody rebuilds them, and their block copies are counted where instrumented code calls them.
+const RUNTIME: &[&str] = &[
+    "ld-linux",
+    "libc",
+    "libm",
+    "libmvec",
+    "libpthread",
+    "libdl",
+    "librt",
+    "libgcc_s",
+    "libstdc++",
+    "libgomp",
+    "libomp",
+    "libgfortran",
+    "libquadmath",
+    "libatomic",
+    "libnuma",
+    "libresolv",
+    "libutil",
+    "libanl",
+    "libnumapilot-track",
+    "libnumapilot-plan",
+];
+
+/// Of a recording by engine `instrument`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Instrumentation {
+    /// Binaries that were loaded, the programs first, then by size.
+    pub modules: Vec<Module>,
+    /// Process images with call-outs in them.
+    pub processes: u64,
+    /// Accesses that these made, by their call-outs.
+    pub accesses: u64,
+    /// Their processor time in user mode, ns, at least; `None`: not known.
+    pub user_ns: Option<u64>,
+}
+
+/// One binary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    /// Its path.
+    pub path: String,
+    /// It is a program, not a library.
+    pub is_program: bool,
+    /// A library of the system or of a compiler.
+    pub is_runtime: bool,
+    /// The call-outs are linked into it.
+    pub has_archive: bool,
+    /// Bytes of code; 0: not known.
+    pub code_bytes: u64,
+    /// Of these, instrumented.
+    pub instrumented_bytes: u64,
+    /// The largest parts that are not instrumented.
+    pub left_out: Vec<Part>,
+    /// Why nothing is known of it; empty otherwise.
+    pub unknown: String,
+}
+
+/// A compile unit or function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// Bytes of code.
+    pub bytes: u64,
+}
+
+impl Module {
+    /// Its name without the folder.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Share of its code that is instrumented, 0 to 1; `None`: not known.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        (self.code_bytes > 0).then(|| self.instrumented_bytes as f64 / self.code_bytes as f64)
+    }
+}
+
+impl Instrumentation {
+    /// Binaries that the user can have instrumented: all but the system's.
+    pub fn own_modules(&self) -> impl Iterator<Item = &Module> {
+        self.modules.iter().filter(|module| !module.is_runtime)
+    }
+
+    /// As `meta.json` has it (`more`: its fields that no other reader knows); `None` for other engines and older recordings.
+    #[must_use]
+    pub fn read(more: &serde_json::Map<String, Value>) -> Option<Instrumentation> {
+        serde_json::from_value(more.get(KEY)?.clone()).ok()
+    }
+
+    /// Of what the join found; reads the binaries. `more`: what the recorder told at the end.
+    pub(crate) fn of(joined: &Joined, more: &serde_json::Map<String, Value>) -> Instrumentation {
+        let programs: BTreeSet<&str> = joined.processes.iter().map(|process| &*process.exe).collect();
+        let mut modules: BTreeMap<&str, Module> = BTreeMap::new();
+        for binary in joined.binaries.iter().filter(|binary| binary.path.starts_with('/')) {
+            let is_program = programs.contains(&*binary.path);
+            modules.entry(&binary.path).or_insert_with(|| look(&binary.path, &binary.build_id, is_program));
+        }
+        let loaded =
+            joined.modules.rows().filter(|row| modules.get(&*row.path).is_some_and(|module| module.has_archive));
+        let images: BTreeSet<u32> = loaded.map(|row| row.process).collect();
+        let mut last: HashMap<u32, &Counters> = HashMap::new();
+        for at in &joined.counters {
+            last.insert(at.thread.0, &at.totals);
+        }
+        let theirs = joined.threads.iter().filter(|thread| images.contains(&thread.process.0));
+        let accesses = theirs.filter_map(|thread| last.get(&thread.index.0)).map(|totals| totals.accesses).sum();
+        let pids: BTreeSet<u64> = joined
+            .processes
+            .iter()
+            .filter(|process| images.contains(&process.index.0))
+            .map(|process| u64::from(process.pid))
+            .collect();
+        let user_ns = user_ns(more, &pids);
+        let mut modules: Vec<Module> = modules.into_values().collect();
+        modules.sort_by_key(|module| (!module.is_program, std::cmp::Reverse(module.code_bytes)));
+        Instrumentation { modules, processes: images.len() as u64, accesses, user_ns }
+    }
+}
+
+/// Of these processes; `None` where one was never looked at.
+fn user_ns(more: &serde_json::Map<String, Value>, pids: &BTreeSet<u64>) -> Option<u64> {
+    let rows = more.get(TIMES)?.as_array()?;
+    let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
+    for row in rows {
+        let number = |key: &str| row.get(key).and_then(Value::as_u64);
+        *sums.entry(number("pid")?).or_default() += number("user_ns")?;
+    }
+    pids.iter().map(|pid| sums.get(pid).copied()).sum()
+}
+
+fn look(path: &str, build_id: &[u8], is_program: bool) -> Module {
+    let module = Module { path: path.to_owned(), is_program, is_runtime: is_runtime(path), ..Module::default() };
+    match Coverage::read(path, build_id) {
+        Err(why) => Module { unknown: why.to_string(), ..module },
+        Ok(found) => Module {
+            has_archive: found.has_archive,
+            code_bytes: found.code_bytes,
+            instrumented_bytes: found.instrumented_bytes,
+            left_out: found.left_out.into_iter().map(|(name, bytes)| Part { name, bytes }).collect(),
+            ..module
+        },
+    }
+}
+
+/// By the file's name up to its version: `libm.so.6`, `libc-2.31.so`, `ld-linux-x86-64.so.2`.
+fn is_runtime(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let stem = name.split(".so").next().unwrap_or(name);
+    let is_version = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let stem = stem.rsplit_once('-').filter(|(_, end)| is_version(end)).map_or(stem, |(stem, _)| stem);
+    name.contains(".so") && (RUNTIME.contains(&stem) || stem.starts_with("ld-linux"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Names of libraries, and times by process.
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_systems_libraries_are_told_from_the_programs() {
+        for path in
+            ["/lib/libc.so.6", "/lib/libc-2.31.so", "/lib64/ld-linux-x86-64.so.2", "/usr/lib/libstdc++.so.6.0.30"]
+        {
+            assert!(is_runtime(path), "{path}");
+        }
+        for path in ["/usr/bin/libc", "/lib/libz.so.1", "/lib/libcblas.so.3", "/home/u/p"] {
+            assert!(!is_runtime(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_not_known_is_none_and_not_zero() {
+        let rows = json!([{ "pid": 1, "user_ns": 5, "system_ns": 0 }, { "pid": 2, "user_ns": 7, "system_ns": 0 }]);
+        let more = serde_json::Map::from_iter([(TIMES.to_owned(), rows)]);
+        assert_eq!(user_ns(&more, &BTreeSet::from([1, 2])), Some(12));
+        assert_eq!(user_ns(&more, &BTreeSet::from([2])), Some(7));
+        assert_eq!(user_ns(&more, &BTreeSet::from([1, 3])), None);
+        assert_eq!(user_ns(&serde_json::Map::new(), &BTreeSet::from([1])), None);
+    }
+}
