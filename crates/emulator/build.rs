@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Ours.
-const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "process.c", "translate.c", "user.c"];
+const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "filled.c", "process.c", "translate.c", "user.c"];
 
 /// The runtime's: the way of an access, its page's home, its sample with the stack, and its thread's clock. Their hooks are left out by the linker.
 const RUNTIME_FILES: &[&str] = &[
@@ -20,10 +20,12 @@ const RUNTIME_FILES: &[&str] = &[
     "memory.c",
     "numa_cpus.c",
     "pages.c",
+    "residency.c",
     "ring.c",
     "sample.c",
     "stack.c",
     "sync_clock.c",
+    "toucher.c",
     "unwind.c",
     "unwind_cfi.c",
     "vtime.c",

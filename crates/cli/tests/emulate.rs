@@ -88,6 +88,60 @@ fn lines_are_counted_exactly_and_the_program_is_left_as_it_is() {
     assert!((number(table, "/on_node/0/value") - 1.0).abs() < 0.01 || number(table, "/remote/value") > 0.5, "{table}");
 }
 
+/// 4 MiB that one thread fills by way of the kernel, inside the C library or not, and four threads then read.
+const FILLED: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#define BYTES (4ul << 20)
+static char *table;
+static volatile long total;
+static void *fill(void *how) {
+    static char block[4096] = {1};
+    FILE *file = tmpfile();
+    for (size_t i = 0; i < BYTES; i += sizeof block) fwrite(block, 1, sizeof block, file);
+    rewind(file);
+    struct iovec parts[2] = {{table, BYTES / 2}, {table + BYTES / 2, BYTES / 2}};
+    if (strcmp(how, "fread") == 0 ? fread(table, 1, BYTES, file) != BYTES : readv(fileno(file), parts, 2) != (ssize_t)BYTES) exit(4);
+    return NULL;
+}
+static void *reader(void *unused) {
+    long sum = 0;
+    for (size_t i = 0; i < BYTES; i += 64) sum += table[i];
+    total += sum;
+    return unused;
+}
+int main(int argc, char **argv) {
+    pthread_t threads[4];
+    char *filled = malloc(BYTES);
+    table = filled;
+    pthread_create(&threads[0], NULL, fill, argv[1]);
+    pthread_join(threads[0], NULL);
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, reader, NULL);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn what_the_kernel_fills_lies_on_its_threads_node() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "filled", FILLED, &[]);
+    for how in ["fread", "readv"] {
+        let trace = folder.path().join(format!("{how}.numatrace"));
+        emulate(&trace, &["--period", "50"], &program, &[how]).succeeded();
+        let report = report_json(&trace, &[]);
+        let filled = site(&report, "filled");
+        assert!(number(filled, "/on_node/1/value") > 0.98, "{how}: {filled}");
+    }
+}
+
 /// Small blocks, far more than the heap holds at first, from the main arena and from one of another thread: the C library writes headers between them.
 const SMALL_BLOCKS: &str = r#"
 #include <pthread.h>

@@ -64,6 +64,7 @@ static void take_slot(struct np_slot *slot) {
         np_pages_free(np_tls.stacks, NP_STACK_CACHE_BYTES);
         np_tls.stacks = NULL;
     }
+    if (slot == NULL && guest->slot != NULL) np_toucher_ended(guest->slot);
     /* Constant but for what the beginning of a thread changes, which has just happened. */
     np_sim = *emulated_sim;
     guest->slot = slot;
@@ -71,13 +72,17 @@ static void take_slot(struct np_slot *slot) {
 
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
-    if (np_likely(number != NP_SYSCALL_EMULATOR)) return;
+    if (np_likely(number != NP_SYSCALL_EMULATOR)) {
+        if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
+        return;
+    }
     if (a1 == NP_EMULATOR_HELLO) meet(a2);
     else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2);
 }
 
 /* A forked child has no slot until its tracker says so: until then it must not write to its parent's. */
 void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result) {
+    if (np_guest.slot != NULL) np_kernel_filled(number, result);
     if (np_likely(result != 0)) return;
     if (number != SYS_fork && number != SYS_vfork && number != SYS_clone && number != SYS_clone3) return;
     if (np_guest.slot != NULL && np_guest.slot->pid != (uint32_t)getpid()) np_guest.slot = NULL;

@@ -1,4 +1,5 @@
-/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c). crates/runtime/c/emulator.h is the seam to the tracker.
+/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c, filled.c).
+ * crates/runtime/c/emulator.h is the seam to the tracker.
  *
  * The plugin is the native half of a recording of an emulated process: QEMU calls it at every access of the emulated code, and it runs the runtime's own
  * simulated memory system (filter.c, directory.c, pages.c, sample.c, vtime.c and what they need, compiled into it unchanged) on the emulated process's
@@ -29,6 +30,10 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
 void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result);
 /* Call-back at the start of np_emulator_slot. */
 void np_on_slot_call(unsigned vcpu, void *data);
+
+/* ---- filled.c: before and after each system call of a thread that is recorded ---- */
+void np_kernel_asked(int64_t number, uint64_t address, uint64_t count);
+void np_kernel_filled(int64_t number, int64_t result);
 
 /* ---- translate.c ---- */
 void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);

@@ -219,6 +219,8 @@ pub enum PlacementCause {
     Moved,
     /// They were there before the recording.
     Found,
+    /// Nobody saw who touched them first: their home is unknown, and the node given is that of the first thread seen on them.
+    UnknownToucher,
 }
 
 impl PlacementCause {
@@ -228,6 +230,7 @@ impl PlacementCause {
             "policy" => PlacementCause::Policy,
             "moved" => PlacementCause::Moved,
             "found" => PlacementCause::Found,
+            "unknown_toucher" => PlacementCause::UnknownToucher,
             _ => PlacementCause::FirstTouch,
         }
     }
@@ -254,6 +257,8 @@ pub struct Placement {
     pub node: NodeId,
     /// Why.
     pub cause: PlacementCause,
+    /// Object that lay there.
+    pub object: Option<ObjectId>,
 }
 
 /// A code address that was resolved once: index into [`crate::Trace::locations`]. 0 is "unknown".

@@ -23,7 +23,7 @@ use crate::model::{
 };
 use crate::rows::alloc_kind_from_name;
 use crate::sizes::{Life, SiteSize, Span, keep_within_processes, site_sizes};
-use crate::trace::{Losses, Tables, Trace, holds_faults};
+use crate::trace::{Losses, Tables, Trace};
 
 /// Ids beyond these are damage: they are numbered one by one.
 const STACKS_MAX: u32 = 1 << 26;
@@ -89,7 +89,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
         locations: locations(reader.read()?).map_err(inconsistent)?,
         stacks: stacks(reader.read()?).map_err(inconsistent)?,
         counters,
-        placements: if holds_faults(meta) { placements(reader.read()?) } else { Vec::new() },
+        placements: placements(reader.read()?),
         marks: marks.rows().map(|mark| (TimeNs(mark.time_ns), mark.text.to_string())).collect(),
         end: TimeNs(meta.duration_ns),
         losses: losses(meta),
@@ -306,6 +306,7 @@ fn placements(columns: PlacementColumns) -> Vec<Placement> {
         pages: row.pages,
         node: NodeId(row.node),
         cause: PlacementCause::from_word(&row.cause),
+        object: row.object.map(ObjectId),
     });
     rows.collect()
 }

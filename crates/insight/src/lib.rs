@@ -22,6 +22,7 @@ mod statistics;
 mod totals;
 mod touch;
 mod traffic;
+mod unseen;
 mod usage;
 
 pub use blind::{Blindness, RATE_MIN, judge as blindness_of};

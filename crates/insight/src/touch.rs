@@ -295,7 +295,7 @@ impl Analysis<'_> {
             match placed.cause {
                 PlacementCause::Found => walk.out.found += u64::from(placed.pages),
                 PlacementCause::Moved => walk.out.moved += u64::from(placed.pages),
-                PlacementCause::FirstTouch | PlacementCause::Policy => {}
+                PlacementCause::FirstTouch | PlacementCause::Policy | PlacementCause::UnknownToucher => {}
             }
             let known = (placed.node, placed.pages, placed.cause);
             // A huge page is placed as a whole by a touch anywhere in it.

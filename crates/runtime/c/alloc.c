@@ -68,6 +68,17 @@ bool np_alloc_ready(void) {
 
 /* -- records -- */
 
+/* What an allocator gives back to the kernel with a block lies around it: glibc's heaps of threads are this large, and aligned to it. */
+#define GONE_WINDOW (64ul << 20)
+/* A call that gave memory back took at least a system call, which is longer than this (in ticks of the counter): only then is anything asked. */
+#if defined(__x86_64__)
+#define GONE_TICKS 700u
+#define GONE_TICKS_EMULATED 4000u
+#else
+#define GONE_TICKS 1u
+#define GONE_TICKS_EMULATED 1u
+#endif
+
 static NP_COLD void settle_nested(struct np_tls *tls, struct np_slot *slot, const void *block) {
     uint32_t nested = tls->nested;
     tls->nested = 0;
@@ -95,6 +106,47 @@ static inline void put_alloc(struct np_slot *slot, void *block, size_t bytes, en
     np_commit(slot, count);
 }
 
+/* The heap of the break: where it began, and how far blocks have reached since its end was last asked for. The real allocator moves that end
+ * without a hook. */
+#define HEAP_SPAN (1ul << 40)
+static uintptr_t heap_low, heap_high;
+
+/* A life begins on the pages that a larger block reaches into; those of small ones are looked at when they are given back. Nobody else knows the block yet,
+ * but its allocator has touched it: a page at the frontier of memory that was ever used, the block's first or the one that the word behind it is in, was
+ * touched in making this block. */
+#define SETTLED_BYTES (128ul << 10)
+#define BLOCK_HEAD 17u
+#define BLOCK_TAIL 15u
+static inline void settle(struct np_slot *slot, const void *block, size_t bytes) {
+    uintptr_t begin = (uintptr_t)block - BLOCK_HEAD, end = (uintptr_t)block + bytes + BLOCK_TAIL;
+    uint64_t first = begin >> NP_PAGE_SHIFT, last = end >> NP_PAGE_SHIFT;
+    if (np_likely(first == last) || np_track_only) return;
+    if (bytes >= SETTLED_BYTES) {
+        np_pages_settle((first + 1) << NP_PAGE_SHIFT, (last - first) << NP_PAGE_SHIFT);
+        np_pages_frontier(slot, (uintptr_t)block);
+    }
+    np_pages_frontier(slot, end);
+    if (end - heap_low < HEAP_SPAN && end > __atomic_load_n(&heap_high, __ATOMIC_RELAXED)) __atomic_store_n(&heap_high, end, __ATOMIC_RELAXED);
+}
+
+static void settle_heap(void) {
+    uintptr_t end = (uintptr_t)NP_SYS1(SYS_brk, 0), high = __atomic_exchange_n(&heap_high, end, __ATOMIC_RELAXED);
+    if (end < high) np_pages_settle(end, high - end);
+}
+
+static NP_COLD void settle_gone(const void *block, uint64_t ticks) {
+    struct np_slot *slot = np_arena == NULL || (np_arena->emulated && ticks <= GONE_TICKS_EMULATED) ? NULL : np_slot_here();
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_given_back((uintptr_t)block, GONE_WINDOW);
+    settle_heap();
+    np_leave(slot);
+}
+
+void np_alloc_gone(const void *block, uint64_t began) {
+    uint64_t ticks = np_ticks() - began;
+    if (np_unlikely(ticks > GONE_TICKS) && !np_track_only) settle_gone(block, ticks);
+}
+
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
     struct np_slot *slot = np_slot_here();
     if (np_unlikely(np_tls.nested != 0)) settle_nested(&np_tls, slot, block);
@@ -104,6 +156,7 @@ void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct n
         return block;
     }
     np_heap_block(slot, (uintptr_t)block, bytes);
+    settle(slot, block, bytes);
     put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
     np_leave(slot);
     return block;
@@ -199,10 +252,12 @@ NP_EXPORT void free(void *block) {
     np_alloc_freed(block, np_order());
     np_tls.outer_block = block;
     np_tls.in_alloc = 1;
+    uint64_t began = np_ticks();
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     real.free(block);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     np_tls.in_alloc = 0;
+    np_alloc_gone(block, began);
 }
 
 static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
@@ -212,9 +267,19 @@ static NP_COLD void *leave_bootstrap(void *old, size_t bytes) {
     return block;
 }
 
+/* By mremap, inside the allocator: then the pages have kept their homes. Otherwise the old block's are mapped, or of another place in the page. */
+static void moved(const void *old, const void *block, size_t bytes) {
+    struct np_slot *slot = bytes >= 1u << NP_PAGE_SHIFT && !np_track_only ? np_slot_here() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    np_pages_remap((uintptr_t)old, (uintptr_t)block, bytes);
+    settle_heap();
+    np_leave(slot);
+}
+
 /* What a realloc of whatever spelling did. A failed one leaves the old block alive; one to size 0 may free and return nothing. */
 static void *reallocated(void *old, void *block, size_t bytes, uint64_t before, struct np_regs caller) {
     if (old != NULL && (block != NULL || bytes == 0)) np_alloc_freed(old, before);
+    if (old != NULL && block != NULL && block != old) moved(old, block, bytes);
     return np_alloc_made(block, bytes, NP_ALLOC_REALLOC, caller);
 }
 
@@ -281,6 +346,15 @@ NP_EXPORT void *pvalloc(size_t bytes) {
     return np_alloc_made(INSIDE(real.pvalloc(bytes)), whole, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
 }
 
+NP_EXPORT int malloc_trim(size_t pad) {
+    int result = NP_REAL(malloc_trim)(pad);
+    struct np_slot *slot = np_track_only ? NULL : np_slot_here();
+    if (slot == NULL || !np_enter(slot)) return result;
+    np_pages_settle(0, (size_t)1 << 47); /* every heap there is */
+    np_leave(slot);
+    return result;
+}
+
 /* -- start -- */
 
 static void put_mark(struct np_slot *slot, const char *text) {
@@ -294,6 +368,7 @@ static void put_mark(struct np_slot *slot, const char *text) {
 
 /* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */
 void np_alloc_init(struct np_slot *slot) {
+    heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;
     put_mark(slot, "warning: the program brings its own malloc, which the tracker cannot stand before; its blocks are not recorded");

@@ -78,12 +78,14 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
             return;                                                                                   \
         }                                                                                             \
         np_alloc_freed(block, np_order());                                                            \
+        uint64_t began = np_ticks();                                                                  \
         np_tls.outer_block = block;                                                                   \
         np_tls.in_alloc = 1;                                                                          \
         __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
         real arguments;                                                                               \
         __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
         np_tls.in_alloc = 0;                                                                          \
+        np_alloc_gone(block, began);                                                                  \
     }
 
 #include "operators.h"

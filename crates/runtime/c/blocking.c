@@ -227,6 +227,10 @@ static ssize_t came_in(struct np_slot *slot, int fd, const struct iovec *parts, 
     size_t left = (size_t)bytes;
     for (int i = 0; i < count && left > 0; i++) {
         size_t part = parts[i].iov_len < left ? parts[i].iov_len : left;
+        if (np_enter(slot)) {
+            np_pages_touched(slot, (uintptr_t)parts[i].iov_base, part);
+            np_leave(slot);
+        }
         np_access_range(slot, (uintptr_t)parts[i].iov_base, part, NP_ACC_WRITE | NP_ACC_RANGE, caller);
         left -= part;
     }

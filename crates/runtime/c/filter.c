@@ -180,7 +180,7 @@ static NP_COLD void tick(struct np_slot *slot) {
 /* ---- the way of an access ---- */
 
 /* The line was not in the private filter. Returns the latency in cycles. */
-static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, uint64_t *entry, struct np_l3_place place,
+static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, uint32_t home, uint64_t *entry, struct np_l3_place place,
                                     uint32_t *set, uint32_t empty, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
     uint32_t write = bits & NP_ACC_WRITE;
@@ -196,17 +196,17 @@ static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uin
         if (__atomic_compare_exchange_n(way, &seen, tag | 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             np_store(*np_stage_one(slot, line), line << 1 | 1);
     }
-    uint32_t home = np_page_home(slot, address);
     bool in_l3 = np_sim.l3_ways != 0 && np_l3_access(place, (uint32_t)(random >> 32));
     bool near = holder.dirty != NULL && np_sim.l3_ways != 0 && np_load(holder.dirty->l3_index) == slot->l3_index;
     if (near || (holder.dirty == NULL && in_l3)) return np_sim.l3_cycles;
     enum np_level level = holder.dirty != NULL ? NP_LEVEL_PEER_CACHE : NP_LEVEL_MEMORY;
     slot->memory_accesses++;
-    slot->by_home[home]++;
+    if (np_likely(home != NP_HOME_UNKNOWN)) slot->by_home[home]++;
     slot->memory_writes += write;
     slot->cache_transfers += level == NP_LEVEL_PEER_CACHE;
     if (np_unlikely(--slot->sample_left == 0)) np_sample(slot, address, bits, level, home, caller);
-    uint32_t from = level == NP_LEVEL_PEER_CACHE ? np_load(holder.dirty->node) : home;
+    uint32_t from = home != NP_HOME_UNKNOWN ? home : slot->node;
+    if (level == NP_LEVEL_PEER_CACHE) from = np_load(holder.dirty->node);
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][from % NP_MAX_NODES];
 }
 
@@ -230,10 +230,11 @@ static inline void unpoke(struct np_slot *slot) {
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
-/* A line that is not simulated: only its page's first touch matters. */
-static inline void access_page(struct np_slot *slot, uintptr_t address, uint64_t key) {
-    np_page_home(slot, address);
-    __atomic_store_n(np_stage_one(slot, key), key << 1 | 1, __ATOMIC_RELAXED);
+/* A line that is not simulated: only its page's first touch matters. A page that was only read, and has no home, is not held for writing: its first
+ * write must be seen. */
+static inline void access_page(struct np_slot *slot, uintptr_t address, uint32_t bits, uint64_t key) {
+    uint32_t home = np_page_home(slot, address, bits & NP_ACC_WRITE);
+    __atomic_store_n(np_stage_one(slot, key), key << 1 | (home != NP_HOME_NONE), __ATOMIC_RELAXED);
 }
 
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
@@ -241,7 +242,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
     if (key != line) {
         unpoke(slot);
-        access_page(slot, address, key);
+        access_page(slot, address, bits, key);
         return;
     }
     __builtin_prefetch((const void *)address); /* what the program is about to wait for */
@@ -269,7 +270,10 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
         }
     } else {
         uint64_t before = slot->memory_accesses;
-        latency = private_miss(slot, address, bits, entry, place, set, ways.empty, caller);
+        uint32_t home = np_page_home(slot, address, bits & NP_ACC_WRITE);
+        /* Reads of memory that nobody has written all read one page of the kernel's, which caches hold. */
+        if (np_unlikely(home == NP_HOME_NONE)) latency = np_sim.l2_cycles;
+        else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
         if (slot->memory_accesses != before) {
             slot->memory_cycles += (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
             slot->memory_streamed += streamed;

@@ -4,6 +4,7 @@
  * the system call, so that two lives of one address never overlap; where a call replaces mappings in place, their end is stamped before it too.
  */
 #define _GNU_SOURCE
+#include "memsim.h"
 #include "track.h"
 
 #include <fcntl.h>
@@ -140,10 +141,12 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     if (slot == NULL) return;
     uint64_t bytes = whole_pages(call->bytes);
     /* A fixed mapping silently replaces what was there. */
-    if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE) {
+    if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
         put_unmap(slot, (uintptr_t)result, bytes, before);
-        np_pages_forget((uintptr_t)result, bytes);
-    }
+    /* Elsewhere nothing was mapped any more, whoever had unmapped it. */
+    np_pages_forget((uintptr_t)result, bytes);
+    if (!(call->flags & MAP_ANONYMOUS) || (call->flags & MAP_TYPE) != MAP_PRIVATE) np_mappings_changed();
+    if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) np_pages_touched(slot, (uintptr_t)result, bytes);
     char path[PATH_BYTES];
     struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
                           .flags = flags_of_call(call->protection, call->flags), .path = path};
@@ -205,8 +208,11 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     map.stack = np_stack_id(slot, caller);
     put_unmap(slot, old, old_bytes, before);
     put_map(slot, &map, after);
-    if (new != old) np_pages_forget(old, old_bytes);
-    else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
+    if (new != old) {
+        np_pages_forget(new, new_bytes);
+        np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
+        np_pages_forget(old, old_bytes);
+    } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
     np_leave(slot);
 }
 
@@ -235,7 +241,8 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
     if (np_arena != NULL && (advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_REMOVE)) {
         struct np_slot *slot = enter();
         if (slot != NULL) {
-            np_pages_forget((uintptr_t)address, whole_pages(bytes));
+            /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
+            np_pages_settle((uintptr_t)address, whole_pages(bytes));
             np_leave(slot);
         }
     }
@@ -252,6 +259,7 @@ static void record_break(uintptr_t old, uintptr_t new, uint64_t before, struct n
         struct mapping map = {.address = old, .bytes = new - old, .stack = np_stack_id(slot, caller),
                               .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_BRK | allocator_flag()};
         put_map(slot, &map, np_order());
+        if (whole_pages(new) > whole_pages(old)) np_pages_forget(whole_pages(old), whole_pages(new) - whole_pages(old));
     } else {
         put_unmap(slot, new, old - new, before);
         np_pages_forget((new + 4095) & ~(uintptr_t)4095, whole_pages(old) - whole_pages(new));
@@ -316,6 +324,8 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     remember_attached((uintptr_t)result, bytes);
     struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
                           .flags = NP_MAP_SHARED | NP_MAP_SHM | (flags & SHM_RDONLY ? 0 : NP_MAP_WRITE)};
+    np_mappings_changed();
+    np_pages_forget((uintptr_t)result, bytes);
     put_map(slot, &map, np_order());
     np_leave(slot);
     errno = saved;

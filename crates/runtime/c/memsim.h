@@ -39,6 +39,7 @@ struct np_sim {
     uint32_t line_sampling;   /* counts, weights and stalls of simulated lines stand for this many */
     uint32_t stream_reach;    /* lines: the next one of a stream is at most this far */
     uint32_t ready;
+    uint32_t forked;         /* this process has forked, or was: pages may be shared with another */
     uint32_t memory_nodes;   /* nodes with memory, listed in memory_node */
     uint8_t memory_node[NP_MAX_NODES];
 };
@@ -65,10 +66,14 @@ struct np_sim_slot {
     uint64_t place_order;
     uint32_t place_node;
     uint32_t place_cause;
+    uint32_t place_toucher;    /* thread index */
     uint64_t counted_accesses; /* in the last NP_REC_COUNTERS */
     uint32_t moved_to_cpu;     /* model CPU + 1 to which another thread sent this one; taken at the next miss (written by others) */
     uint32_t has_affinity;     /* `affinity` was set, or inherited */
     uint64_t affinity[NP_MAX_CPUS / 64];
+    uint64_t kind_low, kind_high; /* the mapping that np_reads_zero_page looked at last */
+    uint32_t kind_is_private;
+    uint32_t kind_generation;
 };
 _Static_assert(sizeof(struct np_sim_slot) <= 384, "fits its part of scratch");
 _Static_assert(NP_SCRATCH_MEMORY % 8 == 0, "aligned");
@@ -189,30 +194,63 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 /* ---- pages.c ---- */
 #define NP_LEAF_BITS 18
 #define NP_LEAVES (1ull << 17)
-/* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy (pages.c). */
+/* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy, or reads of the zero page (pages.c). */
 #define NP_PAGE_HOME 1
+/* No home: nobody has written the page, and reads of it find the kernel's shared zero page. */
+#define NP_HOME_NONE UINT32_MAX
+/* Somebody unseen touched the page first, and nobody knows who: its home is unknown, and not guessed. */
+#define NP_HOME_UNKNOWN NP_NONE16
 #define NP_PAGE_POLICY 65
 #ifdef NP_PLUGIN
 extern uint8_t **np_leaves; /* of the emulated process */
 #else
 extern uint8_t *np_leaves[NP_LEAVES];
 #endif
-uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address);
-/* Home node of the page, given now if it has none. */
-static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address) {
+uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write);
+/* Home node of the page, given now if it has none. NP_HOME_NONE: only for reads (`write` 0). */
+static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     const uint8_t *leaf = __atomic_load_n(&np_leaves[(page >> NP_LEAF_BITS) & (NP_LEAVES - 1)], __ATOMIC_ACQUIRE);
     if (np_likely(leaf != NULL)) {
         uint32_t home = (uint32_t)__atomic_load_n(&leaf[page & ((1ull << NP_LEAF_BITS) - 1)], __ATOMIC_RELAXED) - NP_PAGE_HOME;
         if (np_likely(home < NP_PAGE_POLICY - NP_PAGE_HOME)) return home;
     }
-    return np_page_home_slow(slot, address);
+    return np_page_home_slow(slot, address, write);
 }
 /* The same without giving one: -1, none yet. */
 int np_page_query(uintptr_t address);
 /* Moves a page that has a home; returns false when it has none. Writes the NP_REC_PLACE. */
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node);
 void np_place_flush(struct np_slot *slot);
+
+/* ---- residency.c ---- */
+enum np_backing {
+    NP_BACKING_NONE, /* nothing yet: the next touch is the first */
+    NP_BACKING_ZERO, /* the shared zero page: read, and never written */
+    NP_BACKING_FILE, /* a page of a file or of shared memory */
+    NP_BACKING_PAGE, /* memory that somebody has written */
+};
+#define NP_BACKINGS_MAX 256u
+/* mincore: 0, and bit 0 of each byte tells whether there is a page; -ENOMEM: not all is mapped. */
+long np_resident(uint64_t page, uint64_t pages, uint8_t *vector);
+/* Before the access that is asked for. Where /proc is not to be read, resident memory counts as written. */
+enum np_backing np_backing(uint64_t page);
+/* What is mapped at up to NP_BACKINGS_MAX pages from `page` on; returns for how many it is known. */
+uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings);
+/* Whether a read of a page with nothing behind it finds the zero page. */
+bool np_reads_zero_page(struct np_slot *slot, uintptr_t address);
+/* A mapping was made that is not private and anonymous: what is remembered of mappings is not to be trusted. */
+void np_mappings_changed(void);
+
+/* ---- toucher.c ---- */
+struct np_toucher {
+    struct np_slot *slot;  /* NULL: it has ended */
+    uint32_t thread_index;
+    uint32_t node;
+    uint32_t pages;        /* from the page asked for on, that it touched */
+};
+/* Who touched a page first that unseen code touched, by the kernel's page faults as the recorder read them. False: nobody knows. */
+bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher);
 
 /* The real function behind an interposer, for functions that no header here declares. NULL: nobody has it. */
 #define NP_REAL_AS(type, name)                                                    \

@@ -5,6 +5,7 @@
  * by _dl_find_object (no lock, safe in signal handlers), and dlsym, dlclose and exit, which take the loader's lock anyway, look at the whole list.
  */
 #define _GNU_SOURCE
+#include "memsim.h"
 #include "track.h"
 
 #include <dlfcn.h>
@@ -164,17 +165,19 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
 }
 
 static void end_unseen(struct np_slot *slot) {
-    uint32_t gone[64], count = 0;
+    struct np_module gone[64];
+    uint32_t count = 0;
     if (!lock_modules()) return;
     for (uint32_t i = 0; i < modules_used && count < 64; i++) {
         if (modules[i].lo == 0 || modules[i].seen == scan_number) continue;
-        gone[count++] = modules[i].id;
+        gone[count++] = modules[i];
         np_store(modules[i].lo, 0);
     }
     unlock_modules();
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone[i], 2, np_order());
+        uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone[i].id, 2, np_order());
         if (words != NULL) np_commit(slot, 2);
+        np_pages_settle(gone[i].lo, gone[i].hi - gone[i].lo);
     }
 }
 
@@ -225,7 +228,9 @@ static void scan_if_changed(void) {
 }
 
 static void note_change(void) {
-    if (np_arena != NULL) __atomic_store_n(&list_may_have_changed, true, __ATOMIC_RELAXED);
+    if (np_arena == NULL) return;
+    __atomic_store_n(&list_may_have_changed, true, __ATOMIC_RELAXED);
+    np_mappings_changed();
 }
 
 /* The three below end in a jump, so that the loader sees the program's return address (a test holds us to it). */

@@ -135,6 +135,23 @@ void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, stru
 void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
 /* Pages are gone or empty again (munmap, MADV_DONTNEED, brk down): their next touch gives them a new home. */
 void np_pages_forget(uintptr_t address, size_t bytes);
+/* A new life begins in the range: homes of pages behind which the kernel has nothing any more are forgotten. What it still holds keeps its home. */
+void np_pages_settle(uintptr_t address, size_t bytes);
+/* The same for all of the aligned `window` around a block that was given back, if the block's own page or the last one known there is gone: an allocator
+ * gives its heaps back from the end. */
+void np_pages_given_back(uintptr_t block, size_t window);
+/* An allocator has just made a block around `address`: where that page is there, without a home, and the next one is not, this thread touched it. */
+void np_pages_frontier(struct np_slot *slot, uintptr_t address);
+/* Pages were moved from one address to another, homes and all (mremap). Of the old range only what is not mapped any more counts as moved. */
+void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes);
+/* This thread has just touched the range by way of the kernel (a filled buffer, MAP_POPULATE): pages without a home get theirs. */
+void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes);
+/* The process is about to have its second thread: whatever is there now without a home, the first one has touched, seen or not. */
+void np_pages_before_threads(struct np_slot *slot);
+/* toucher.c: a thread ends; pages that it touched unseen are still asked for. */
+void np_toucher_ended(const struct np_slot *slot);
+/* This process forks, or was forked. */
+void np_pages_forked(void);
 /* Home of pages by an explicit policy of the program (mbind, numa_alloc_*, set_mempolicy on the simulated machine). */
 void np_pages_policy(uintptr_t address, size_t bytes, int mode, const uint64_t *nodemask, unsigned mask_words);
 void np_thread_policy(struct np_slot *slot, int mode, const uint64_t *nodemask, unsigned mask_words);

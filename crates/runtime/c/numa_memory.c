@@ -105,7 +105,7 @@ NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits,
     *mode = (int)sim->policy_mode;
     if ((flags & (FLAG_NODE | FLAG_ADDRESS)) == (FLAG_NODE | FLAG_ADDRESS)) {
         if (!np_enter(slot)) return 0;
-        *mode = (int)np_page_home(slot, (uintptr_t)address); /* the kernel, too, faults the page in for this */
+        *mode = (int)np_page_home(slot, (uintptr_t)address, 1); /* the kernel, too, faults the page in for this */
         np_leave(slot);
     }
     return 0;

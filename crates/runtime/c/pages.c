@@ -2,12 +2,18 @@
  *
  * A table of the process in two levels: 2^17 leaves of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
  * page gets its home at the first access that leaves a private filter (its first touch, as the filters give up lines of pages that are forgotten):
- * by the policy of its range,
- * else of the thread, else of the recording, else the node of the thread, or the nearest node with memory. A forked child inherits the table as it inherits
- * memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.
+ * by the policy of its range, else of the thread, else of the recording, else the node of the thread, or the nearest node with memory. A forked child
+ * inherits the table as it inherits memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.
+ *
+ * The kernel knows better what begins and ends, and is asked (residency.c): at a page's first access, whether it is the first; where a block or a stack begins,
+ * which pages have been taken back unseen, inside the C library.
  *
  * NP_REC_PLACE is held back while the same thread goes on placing the next page on the same node: one record per run. */
 #include "memsim.h"
+#include "track.h"
+
+#include <errno.h>
+#include <string.h>
 
 /* memory.c: zeroed memory of our own, by system calls that nobody records. */
 NP_HIDDEN void *np_pages_new(size_t bytes);
@@ -15,10 +21,22 @@ NP_HIDDEN void np_pages_free(void *pages, size_t bytes);
 
 #define LEAF_PAGES (1ull << NP_LEAF_BITS)
 
-/* A page's byte: 0 no home yet; 1 to 64 home + 1; 65 to 128 no home yet, policy says node + 65; 129 no home yet, policy says the toucher's node. */
+/* A page's byte: 0 no home yet; 1 to 64 home + 1; 65 to 128 no home yet, policy says node + 65; 129 no home yet, policy says the toucher's node; from 130
+ * to 195 the same but for homes, of a page that was read and is the kernel's zero page; 255 a home that is unknown. */
 #define BYTE_HOME NP_PAGE_HOME
 #define BYTE_POLICY NP_PAGE_POLICY
 #define BYTE_LOCAL 129
+#define BYTE_READ 130
+#define BYTE_READ_LAST 195
+#define BYTE_UNKNOWN 255
+
+static inline bool is_home(uint8_t byte) { return byte >= BYTE_HOME && byte < BYTE_POLICY; }
+static inline bool is_policy(uint8_t byte) { return byte >= BYTE_POLICY && byte <= BYTE_LOCAL; }
+static inline uint8_t read_byte(uint8_t byte) { return byte == 0 ? BYTE_READ : (uint8_t)(byte - BYTE_POLICY + BYTE_READ + 1); }
+static inline bool is_read(uint8_t byte) { return byte >= BYTE_READ && byte <= BYTE_READ_LAST; }
+static inline uint8_t unread_byte(uint8_t byte) {
+    return !is_read(byte) ? byte : byte == BYTE_READ ? 0 : (uint8_t)(byte - BYTE_READ - 1 + BYTE_POLICY);
+}
 
 /* As in <linux/mempolicy.h>. */
 enum { POLICY_DEFAULT, POLICY_PREFERRED, POLICY_BIND, POLICY_INTERLEAVE, POLICY_LOCAL, POLICY_PREFERRED_MANY, POLICY_WEIGHTED_INTERLEAVE };
@@ -54,26 +72,33 @@ static inline uint8_t *byte_of(uint64_t page, bool make) {
 void np_place_flush(struct np_slot *slot) {
     struct np_sim_slot *sim = np_ss(slot);
     if (sim->place_pages == 0) return;
-    uint64_t *words = np_begin(slot, NP_REC_PLACE, sim->place_page << NP_PAGE_SHIFT, 3, sim->place_order);
+    unsigned count = sim->place_toucher == slot->thread_index ? 3 : 4;
+    uint64_t *words = np_begin(slot, NP_REC_PLACE, sim->place_page << NP_PAGE_SHIFT, count, sim->place_order);
     if (words != NULL) {
         words[2] = sim->place_pages | (uint64_t)sim->place_node << 32 | (uint64_t)sim->place_cause << 48;
-        np_commit(slot, 3);
+        if (count == 4) words[3] = sim->place_toucher;
+        np_commit(slot, count);
     }
     sim->place_pages = 0;
 }
 
-static void place(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t cause) {
+static void place_by(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t cause, uint32_t toucher) {
     struct np_sim_slot *sim = np_ss(slot);
     bool goes_on = sim->place_pages != 0 && sim->place_pages < RUN_PAGES_MAX && page == sim->place_page + sim->place_pages &&
-                   node == sim->place_node && cause == sim->place_cause;
+                   node == sim->place_node && cause == sim->place_cause && toucher == sim->place_toucher;
     if (!goes_on) {
         np_place_flush(slot);
         sim->place_page = page;
         sim->place_node = node;
         sim->place_cause = cause;
+        sim->place_toucher = toucher;
     }
     sim->place_pages++;
     sim->place_order = np_order();
+}
+
+static void place(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t cause) {
+    place_by(slot, page, node, cause, slot->thread_index);
 }
 
 /* ---- choosing a node ---- */
@@ -113,50 +138,162 @@ static uint32_t nearest_of(uint64_t mask, uint32_t from) {
     return (uint32_t)__builtin_ctzll(mask);
 }
 
-static uint32_t choose(struct np_slot *slot, uint64_t page, uint32_t byte, uint32_t *cause) {
-    struct np_sim_slot *sim = np_ss(slot);
+/* As the memory policy of `toucher` says, `slot`'s own or another's. One that has ended leaves its node alone. */
+static uint32_t choose(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page, uint32_t byte, uint32_t *cause) {
     *cause = NP_PLACED_POLICY;
     if (byte >= BYTE_POLICY && byte < BYTE_LOCAL) return nearest_with_memory(byte - BYTE_POLICY);
     if (byte != BYTE_LOCAL) {
-        if (sim->policy_mode == POLICY_INTERLEAVE || sim->policy_mode == POLICY_WEIGHTED_INTERLEAVE)
-            return nth_node(usable(sim->policy_nodes), sim->policy_turn++);
-        if (sim->policy_mode == POLICY_PREFERRED || sim->policy_mode == POLICY_BIND || sim->policy_mode == POLICY_PREFERRED_MANY)
-            return nearest_of(usable(sim->policy_nodes), slot->node);
-        if (sim->policy_mode == POLICY_DEFAULT && np_arena->config.placement == NP_PLACE_INTERLEAVE && np_sim.memory_nodes != 0)
+        const struct np_sim_slot *sim = toucher->slot != NULL ? np_ss(toucher->slot) : NULL;
+        uint32_t mode = sim != NULL ? sim->policy_mode : POLICY_DEFAULT;
+        if (mode == POLICY_INTERLEAVE || mode == POLICY_WEIGHTED_INTERLEAVE)
+            return nth_node(usable(sim->policy_nodes), toucher->slot == slot ? np_ss(slot)->policy_turn++ : page);
+        if (mode == POLICY_PREFERRED || mode == POLICY_BIND || mode == POLICY_PREFERRED_MANY)
+            return nearest_of(usable(sim->policy_nodes), toucher->node);
+        if (mode == POLICY_DEFAULT && np_arena->config.placement == NP_PLACE_INTERLEAVE && np_sim.memory_nodes != 0)
             return np_sim.memory_node[page % np_sim.memory_nodes];
     }
     *cause = NP_PLACED_FIRST_TOUCH;
-    return nearest_with_memory(slot->node);
+    return nearest_with_memory(toucher->node);
 }
 
-static NP_COLD uint32_t first_touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
-    uint32_t cause, node = choose(slot, page, seen, &cause);
-    if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return seen >= BYTE_HOME && seen < BYTE_POLICY ? (uint32_t)seen - BYTE_HOME : node;
+/* Gives the page the home that `slot` as its first toucher causes, unless somebody else is faster. */
+static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint32_t cause, node = choose(slot, &toucher, page, unread_byte(seen), &cause);
+    while (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
     place(slot, page, node, cause);
     return node;
 }
 
-uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address) {
+/* The page is the zero page for now. Somebody who wrote it meanwhile gave it a home. */
+static uint32_t read_of_nothing(uint8_t *byte, uint8_t seen) {
+    while (!is_read(seen) && !__atomic_compare_exchange_n(byte, &seen, read_byte(seen), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
+    return NP_HOME_NONE;
+}
+
+/* Takes the pages that `toucher` touched unseen; the first of them is asked for. */
+static uint32_t touched_unseen(struct np_slot *slot, uint64_t page, const struct np_toucher *toucher) {
+    enum np_backing backings[NP_BACKINGS_MAX];
+    uint32_t pages = toucher->pages < NP_BACKINGS_MAX ? toucher->pages : NP_BACKINGS_MAX, first = 0;
+    uint32_t known = pages > 1 ? np_backings(page, pages, backings) : 0;
+    for (uint32_t i = 0; i == 0 || i < known; i++) {
+        uint8_t *byte = byte_of(page + i, true), seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
+        if (byte == NULL || (i > 0 && (backings[i] != NP_BACKING_PAGE || seen != 0))) break;
+        uint32_t cause, node = choose(slot, toucher, page + i, unread_byte(seen), &cause);
+        if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            if (i == 0) return is_home(seen) ? (uint32_t)seen - BYTE_HOME : node;
+            break;
+        }
+        if (i == 0) first = node;
+        place_by(slot, page + i, node, cause, toucher->thread_index);
+    }
+    return first;
+}
+
+/* Memory that somebody unseen has written: whoever the kernel says; a policy of the range needs to know nobody. */
+static NP_COLD uint32_t unseen(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
+    uint8_t policy = unread_byte(seen);
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    bool is_alone = !__atomic_load_n(&np_sim.concurrent, __ATOMIC_RELAXED) && !__atomic_load_n(&np_sim.forked, __ATOMIC_RELAXED);
+    bool by_policy = policy >= BYTE_POLICY && policy < BYTE_LOCAL;
+    if (is_alone || by_policy || np_toucher_of(slot, page, &toucher)) return touched_unseen(slot, page, &toucher);
+    while (!__atomic_compare_exchange_n(byte, &seen, BYTE_UNKNOWN, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
+    place(slot, page, slot->node, NP_PLACED_UNKNOWN);
+    return NP_HOME_UNKNOWN;
+}
+
+/* An access to a page without a home that we know of. */
+static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, uint32_t write) {
+#ifdef NP_PLUGIN
+    /* The access has happened: a write is the first as far as anybody knows, a read finds what there is. */
+    enum np_backing backing;
+    if (!write && np_backings(page, 1, &backing) == 1) {
+        if (backing == NP_BACKING_ZERO) return read_of_nothing(byte, seen);
+        if (backing == NP_BACKING_PAGE) return unseen(slot, page, byte, seen);
+    }
+#else
+    enum np_backing backing = np_backing(page);
+    if (backing == NP_BACKING_PAGE) return unseen(slot, page, byte, seen);
+    if (!write && backing == NP_BACKING_ZERO) return read_of_nothing(byte, seen);
+    if (!write && backing == NP_BACKING_NONE && np_reads_zero_page(slot, page << NP_PAGE_SHIFT)) return read_of_nothing(byte, seen);
+#endif
+    return touch(slot, page, byte, seen);
+}
+
+uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
     if (np_unlikely(byte == NULL)) return nearest_with_memory(slot->node);
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-    if (np_likely(seen - BYTE_HOME < BYTE_POLICY - BYTE_HOME && seen != 0)) return seen - BYTE_HOME;
-    return first_touch(slot, page, byte, seen);
+    if (np_likely(is_home(seen))) return seen - BYTE_HOME;
+    if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
+    return first_miss(slot, page, byte, seen, write);
 }
+
+void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) {
+    if (!np_sim.ready || bytes == 0) return;
+    uint64_t last = (address + bytes - 1) >> NP_PAGE_SHIFT;
+    for (uint64_t page = address >> NP_PAGE_SHIFT; page <= last; page++) {
+        uint8_t *byte = byte_of(page, true);
+        if (byte == NULL) return;
+        uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
+        if (!is_home(seen) && seen != BYTE_UNKNOWN) touch(slot, page, byte, seen);
+    }
+}
+
+#ifndef NP_PLUGIN
+/* Address space looked through for pages that were touched unseen: 256 GiB. */
+#define ALONE_PAGES_MAX (1ull << 26)
+
+struct alone { struct np_slot *slot; uint64_t left; };
+
+static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages) {
+    enum np_backing backings[NP_BACKINGS_MAX];
+    uint32_t known = np_backings(page, pages, backings);
+    for (uint32_t i = 0; i < known; i++) {
+        uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
+        uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_HOME;
+        if (!is_home(seen)) touch(slot, page + i, byte, seen);
+    }
+}
+
+static bool look_alone(const struct np_maps_line *line, void *context) {
+    struct alone *alone = context;
+    uint8_t resident[NP_BACKINGS_MAX];
+    if (line->inode != 0 || line->perms[3] != 'p' || line->perms[1] != 'w') return true;
+    for (uint64_t page = line->lo >> NP_PAGE_SHIFT, end = line->hi >> NP_PAGE_SHIFT; page < end && alone->left > 0; page += NP_BACKINGS_MAX) {
+        uint32_t pages = end - page < NP_BACKINGS_MAX ? (uint32_t)(end - page) : NP_BACKINGS_MAX;
+        alone->left -= pages < alone->left ? pages : alone->left;
+        if (np_resident(page, pages, resident) == 0 && memchr(resident, 1, pages) != NULL) take_alone(alone->slot, page, pages);
+    }
+    return true;
+}
+
+void np_pages_before_threads(struct np_slot *slot) {
+    static bool is_done;
+    if (!np_sim.ready || np_sim.concurrent || np_sim.forked || is_done || np_arena->fault_events == NP_FAULTS_ALL) return;
+    is_done = true;
+    struct alone alone = {slot, ALONE_PAGES_MAX};
+    np_maps_each(look_alone, &alone);
+}
+#endif
+
+void np_pages_forked(void) { __atomic_store_n(&np_sim.forked, 1, __ATOMIC_RELAXED); }
 
 int np_page_query(uintptr_t address) {
     uint8_t *byte = byte_of(address >> NP_PAGE_SHIFT, false);
     uint8_t seen = byte == NULL ? 0 : __atomic_load_n(byte, __ATOMIC_RELAXED);
-    return seen >= BYTE_HOME && seen < BYTE_POLICY ? seen - BYTE_HOME : -1;
+    return is_home(seen) ? seen - BYTE_HOME : -1;
 }
 
 bool np_page_move(struct np_slot *slot, uintptr_t address, uint32_t node) {
     uint8_t *byte = byte_of(address >> NP_PAGE_SHIFT, false);
     if (byte == NULL) return false;
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-    while (seen >= BYTE_HOME && seen < BYTE_POLICY) {
+    while (is_home(seen) || seen == BYTE_UNKNOWN) {
         if (seen == node + BYTE_HOME) return true;
         if (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
         place(slot, address >> NP_PAGE_SHIFT, node, NP_PLACED_MOVED);
@@ -180,11 +317,49 @@ static void each_leaf(uint64_t first, uint64_t end, bool make, void (*visit)(uin
     }
 }
 
+/* Pages that were forgotten: from the first to behind the last. */
+struct forgotten { uint64_t first, end; };
+
+static void forget(struct forgotten *forgotten, uint64_t page, uint8_t *byte, uint8_t value) {
+    __atomic_store_n(byte, value, __ATOMIC_RELAXED);
+    if (forgotten->end == 0) forgotten->first = page;
+    forgotten->end = page + 1;
+}
+
 static void forget_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
-    (void)page;
-    (void)context;
     for (uint64_t i = 0; i < count; i++)
-        if (np_load(bytes[i]) != 0) np_store(bytes[i], 0);
+        if (np_load(bytes[i]) != 0) forget(context, page + i, &bytes[i], 0);
+}
+
+/* Asked of the kernel in one call. */
+#define SETTLED_PAGES 1024u
+
+/* The next page of the part that has a home, or was read. */
+static uint64_t next_known(const uint8_t *bytes, uint64_t at, uint64_t count) {
+    while (at < count && (bytes[at] == 0 || is_policy(bytes[at]))) {
+        uint64_t eight;
+        while (at + 8 <= count && (memcpy(&eight, bytes + at, 8), eight == 0)) at += 8;
+        if (at < count && (bytes[at] == 0 || is_policy(bytes[at]))) at++;
+    }
+    return at;
+}
+
+static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
+    uint8_t resident[SETTLED_PAGES];
+    for (uint64_t i = next_known(bytes, 0, count); i < count; i = next_known(bytes, i, count)) {
+        uint64_t pages = count - i < SETTLED_PAGES ? count - i : SETTLED_PAGES;
+        long result = np_resident(page + i, pages, resident);
+        /* Not all of it is mapped: one by one. */
+        if (result != 0 && pages > 1) result = np_resident(page + i, pages = 1, resident);
+        if (result == -ENOMEM) resident[0] = 0;
+        else if (result != 0) return; /* nobody says: homes stay */
+        for (uint64_t k = 0; k < pages; k++) {
+            uint8_t seen = np_load(bytes[i + k]);
+            if (resident[k] & 1 || seen == 0 || is_policy(seen)) continue;
+            forget(context, page + i + k, &bytes[i + k], is_read(seen) ? unread_byte(seen) : 0);
+        }
+        i += pages;
+    }
 }
 
 static void forget_lines(uintptr_t address, size_t bytes) {
@@ -196,13 +371,82 @@ static void forget_lines(uintptr_t address, size_t bytes) {
     }
 }
 
-void np_pages_forget(uintptr_t address, size_t bytes) {
-    if (!np_sim.ready || bytes == 0) return;
-    uint64_t first = address >> NP_PAGE_SHIFT, end = (address + bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT;
+/* Before homes in the range change: what is held back of their placing is written. */
+static void flush_range(uint64_t first, uint64_t end) {
     struct np_slot *slot = np_self_if_live();
     if (slot != NULL && np_ss(slot)->place_page < end && first < np_ss(slot)->place_page + np_ss(slot)->place_pages) np_place_flush(slot);
-    each_leaf(first, end, false, forget_part, NULL);
-    forget_lines(address, bytes);
+}
+
+static void drop_lines(const struct forgotten *forgotten) {
+    if (forgotten->end != 0) forget_lines(forgotten->first << NP_PAGE_SHIFT, (forgotten->end - forgotten->first) << NP_PAGE_SHIFT);
+}
+
+static void change(uintptr_t address, size_t bytes, void (*visit)(uint64_t page, uint8_t *bytes, uint64_t count, void *context)) {
+    if (!np_sim.ready || bytes == 0) return;
+    uint64_t first = address >> NP_PAGE_SHIFT, end = (address + bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT;
+    struct forgotten forgotten = {0, 0};
+    flush_range(first, end);
+    each_leaf(first, end, false, visit, &forgotten);
+    drop_lines(&forgotten);
+}
+
+void np_pages_forget(uintptr_t address, size_t bytes) { change(address, bytes, forget_part); }
+
+void np_pages_settle(uintptr_t address, size_t bytes) { change(address, bytes, settle_part); }
+
+void np_pages_frontier(struct np_slot *slot, uintptr_t address) {
+    if (!np_sim.ready) return;
+    uint64_t page = address >> NP_PAGE_SHIFT;
+    uint8_t *byte = byte_of(page, true), seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 1, resident[2] = {0, 0};
+    if (seen != 0 && !is_policy(seen)) return;
+    long result = np_resident(page, 2, resident);
+    if (result == -ENOMEM && np_resident(page, 1, resident) == 0) result = resident[1] = 0; /* the last page of a mapping */
+    if (result == 0 && (resident[0] & 1) && !(resident[1] & 1)) touch(slot, page, byte, seen);
+}
+
+/* The page has a home, or was read, and is gone. */
+static bool is_gone(uint64_t page) {
+    const uint8_t *byte = byte_of(page, false);
+    uint8_t resident = 1, seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
+    if (seen == 0 || is_policy(seen)) return false;
+    long result = np_resident(page, 1, &resident);
+    return result == -ENOMEM || (result == 0 && !(resident & 1));
+}
+
+void np_pages_given_back(uintptr_t block, size_t window) {
+    if (!np_sim.ready) return;
+    uintptr_t low = block & ~(window - 1);
+    uint64_t first = low >> NP_PAGE_SHIFT, pages = window >> NP_PAGE_SHIFT;
+    const uint8_t *bytes = byte_of(first, false); /* leaves are larger, and aligned */
+    if (bytes == NULL) return;
+    while (pages > 0) { /* in whole words where they are empty: the window is a multiple */
+        uint64_t eight;
+        while (pages % 8 == 0 && pages > 0 && (memcpy(&eight, bytes + pages - 8, 8), eight == 0)) pages -= 8;
+        if (pages == 0 || (bytes[pages - 1] != 0 && !is_policy(bytes[pages - 1]))) break;
+        pages--;
+    }
+    if (pages > 0 && (is_gone(block >> NP_PAGE_SHIFT) || is_gone(first + pages - 1))) np_pages_settle(low, window);
+}
+
+void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
+    struct np_slot *slot = np_self_if_live();
+    uint64_t from = old >> NP_PAGE_SHIFT, to = new >> NP_PAGE_SHIFT, pages = (bytes + (1u << NP_PAGE_SHIFT) - 1) >> NP_PAGE_SHIFT;
+    if (!np_sim.ready || slot == NULL || ((old ^ new) & ((1u << NP_PAGE_SHIFT) - 1)) != 0) return;
+    struct forgotten left = {0, 0};
+    flush_range(from, from + pages);
+    for (uint64_t i = 0; i < pages; i++) {
+        uint8_t *byte = byte_of(from + i, false), resident;
+        uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
+        if (seen == 0) continue;
+        if (np_resident(from + i, 1, &resident) != -ENOMEM) break;
+        uint8_t *now = byte_of(to + i, true);
+        if (now == NULL) break;
+        __atomic_store_n(now, seen, __ATOMIC_RELAXED);
+        if (is_home(seen)) place(slot, to + i, (uint32_t)seen - BYTE_HOME, NP_PLACED_MOVED);
+        forget(&left, from + i, byte, 0);
+    }
+    np_place_flush(slot);
+    drop_lines(&left);
 }
 
 struct policy {
@@ -216,11 +460,12 @@ static void policy_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
     const struct policy *policy = context;
     for (uint64_t i = 0; i < count; i++) {
         uint8_t seen = __atomic_load_n(&bytes[i], __ATOMIC_RELAXED), value = 0;
-        if (seen >= BYTE_HOME && seen < BYTE_POLICY) continue;
+        if (is_home(seen) || seen == BYTE_UNKNOWN) continue;
         if (policy->mode == POLICY_LOCAL) value = BYTE_LOCAL;
         else if (policy->mode == POLICY_INTERLEAVE || policy->mode == POLICY_WEIGHTED_INTERLEAVE)
             value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, page + i - policy->first));
         else if (policy->mode != POLICY_DEFAULT) value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, 0));
+        if (is_read(seen)) value = read_byte(value);
         if (value != seen) __atomic_compare_exchange_n(&bytes[i], &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
 }

@@ -89,6 +89,7 @@ void np_process_begin_image(struct np_slot *slot) {
 /* -- fork -- */
 
 static void before_fork(void) {
+    np_pages_forked();
     np_tls.fork_order = np_order_kept();
 }
 
@@ -105,6 +106,7 @@ void np_process_after_fork(void) {
     uint32_t parent_index = np_process_index;
     *np_fork_canary = 1;
     tls->forked_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    np_pages_forked();
     tls->slot = NULL;
     memset(tls->name, 0, sizeof tls->name);
     np_thread_after_fork();

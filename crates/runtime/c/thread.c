@@ -153,6 +153,8 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     }
     find_stack(slot, birth->start != 0);
     np_filter_thread_start(slot);
+    /* The C library keeps stacks of threads that ended, without their pages, and unmaps those that it does not keep. */
+    if (slot->pid != slot->tid) np_pages_settle(slot->stack_lo, slot->stack_hi - slot->stack_lo);
     np_vtime_thread_start(slot, birth->creator_clock);
     np_numa_thread_start(slot, birth->has_affinity ? birth->affinity : NULL);
     tls->slot = slot;
@@ -170,6 +172,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
 }
 
 static void close_slot(struct np_slot *slot) {
+    np_toucher_ended(slot);
     np_counters(slot, true);
     uint64_t *words = np_begin(slot, NP_REC_THREAD_END, slot->thread_index, 2, np_order());
     if (words != NULL) np_commit(slot, 2);
@@ -253,6 +256,7 @@ static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
     if (slot == NULL || !np_enter(slot)) return NULL;
     struct start *entry = take_start();
     if (entry != NULL) {
+        np_pages_before_threads(slot);
         entry->birth = (struct np_birth){
             .parent_thread = slot->thread_index,
             .stack_id = np_stack_id(slot, caller),

@@ -160,6 +160,18 @@ void *np_alloc_nested(void *block, size_t bytes);
 void np_alloc_thrown(struct np_regs caller);
 void np_alloc_freed(void *block, uint64_t order);
 void np_alloc_nested_free(void *block);
+/* Of the counter, for how long a call took: not ordered with anything. */
+static inline uint64_t np_ticks(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    uint64_t value;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
+    return value;
+#endif
+}
+/* After the real call, begun at np_ticks `began`, gave the block back: pages may have gone with it. */
+void np_alloc_gone(const void *block, uint64_t began);
 bool np_alloc_is_bootstrap(const void *block);
 
 /* -- unwind_cfi.c, unwind.c -- */

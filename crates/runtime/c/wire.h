@@ -106,6 +106,8 @@ struct np_arena {
 
     _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by everybody */
     uint32_t drain_futex;         /* recorder sleeps here; a producer whose ring is half full wakes it */
+    uint32_t fault_futex;         /* counts questions of threads (ask_state); who answers them sleeps here */
+    uint32_t fault_events;        /* enum np_fault_events, written by the recorder before the program starts */
 
     _Alignas(64) uint32_t next_stack_id;   /* fetch_add; ids start at 1, unique in the recording */
     uint32_t next_thread_index;            /* fetch_add; creation order, from 0 */
@@ -131,6 +133,15 @@ enum np_state {
     NP_STATE_RUN = 1,
     NP_STATE_STOPPED = 2, /* the recorder cannot keep up with its disk, or is gone: write nothing any more */
 };
+
+/* What the recorder knows of page faults, and tells threads that ask who touched a page first. */
+enum np_fault_events {
+    NP_FAULTS_NONE = 0, /* nothing: the kernel refuses such events, or nobody reads them */
+    NP_FAULTS_USER = 1, /* those of user code; not those that the kernel had on its behalf */
+    NP_FAULTS_ALL = 2,
+};
+
+enum np_ask_state { NP_ASK_NONE = 0, NP_ASK_ASKED = 1, NP_ASK_ANSWERED = 2 };
 
 /* What the first-stage filter is asked for an address: its line, where that is simulated, else its page (whose home must be known all the same, so
  * the page's first touch has to be seen). */
@@ -205,7 +216,12 @@ struct np_slot {
     uint64_t by_home[NP_MAX_NODES];       /* memory_accesses by home node */
     uint64_t by_home_written[NP_MAX_NODES]; /* values in the last NP_REC_COUNTERS */
     uint64_t memory_streamed;             /* of memory_accesses, continued a stream that the hardware prefetches; counted like l2_lookups */
-    uint8_t scratch[1016];                /* private to the runtime's parts, see np.h */
+    uint64_t ask_page;                    /* page whose last fault this thread asks for */
+    uint32_t ask_state;                   /* enum np_ask_state; the thread sleeps here */
+    uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known */
+    uint32_t answer_pages;                /* so many pages from ask_page on were faulted last by that thread */
+    uint32_t ask_failures;                /* questions that nobody answered in time */
+    uint8_t scratch[992];                 /* private to the runtime's parts, see np.h */
 };
 
 /* ---- records ----
@@ -245,7 +261,8 @@ enum np_record {
     NP_REC_MODULE_END = 15,  /* value module id (dlclose) */
     NP_REC_ACCESS = 16,      /* value address; word 2: np_access_bits (16) | instruction pointer (48); word 3: stack id | weight (32); word 4: home
                              node (16) | cpu (16) | latency cycles (32, 0 unknown) */
-    NP_REC_PLACE = 17,       /* value address of first page; word 2: pages (32) | node (16) | cause (16, np_place_cause) */
+    NP_REC_PLACE = 17,       /* value address of first page; word 2: pages (32) | node (16) | cause (16, np_place_cause); word 3, where
+                                another thread than the ring's was the first toucher: its index */
     NP_REC_CPU = 18,         /* this thread now runs on: value cpu; word 2: node */
     NP_REC_SYNC = 19,        /* value address of the object (or thread index for join/create); word 2: np_sync_kind (32) | 0; word 3: clock at which
                              the wait began (its end is this
@@ -286,7 +303,8 @@ enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL
                 NP_LEVEL_LINE_FILL = 6 };
 
 enum np_place_cause { NP_PLACED_FIRST_TOUCH = 0, NP_PLACED_POLICY = 1, NP_PLACED_MOVED = 2,
-                      NP_PLACED_FOUND = 3 /* was there when recording of the process began */ };
+                      NP_PLACED_FOUND = 3, /* was there when recording of the process began */
+                      NP_PLACED_UNKNOWN = 4 /* somebody unseen touched it first: who, and thus the home, is unknown; node: of who was seen first */ };
 
 enum np_sync_kind {
     NP_SYNC_CREATE = 1, NP_SYNC_JOIN = 2, NP_SYNC_MUTEX = 3, NP_SYNC_RWLOCK = 4, NP_SYNC_COND = 5, NP_SYNC_BARRIER = 6, NP_SYNC_SEM = 7,

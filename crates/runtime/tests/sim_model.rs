@@ -1,129 +1,19 @@
 //! The simulated memory system against what is known to be true: programs whose every access is known (`sim/direct.c` calls the entry points itself),
 //! run under a small recorder (`sim/harness.c`: four nodes of four CPUs, private filters of 9,216 lines, 9 ways).
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+#[path = "sim/lab.rs"]
+mod lab;
 
-use tempfile::TempDir;
+use std::path::Path;
+use std::process::Command;
+
+use lab::*;
 
 /// Lines of a private filter: 1024 sets of 9 ways.
 const PRIVATE_LINES: f64 = 9216.0;
 /// The harness's machine, threads spread over its nodes: thread k runs on node k % 4. Accesses of the program's start that are not the test's: a few
 /// block copies and string lengths of `main`.
 const SLACK: u64 = 16;
-
-struct Lab {
-    dir: TempDir,
-    tracker: PathBuf,
-    callouts: PathBuf,
-}
-
-/// One `name value...` line of the harness per key; `thread k` for threads.
-struct Outcome {
-    lines: HashMap<String, Vec<String>>,
-}
-
-impl Outcome {
-    /// The number behind `name` in the line `key`.
-    fn number(&self, key: &str, name: &str) -> u64 {
-        let words = self.lines.get(key).unwrap_or_else(|| panic!("the harness printed no {key:?}"));
-        let at = words.iter().position(|word| word == name).unwrap_or_else(|| panic!("no {name:?} in {key:?}"));
-        words[at + 1].parse().expect("a number")
-    }
-
-    /// The number right behind the key.
-    fn first(&self, key: &str) -> u64 {
-        self.lines[key][0].parse().expect("a number")
-    }
-
-    /// The four numbers, one per node, behind `name` (or the key itself).
-    fn nodes(&self, key: &str, name: Option<&str>) -> Vec<u64> {
-        let words = &self.lines[key];
-        let at = name.map_or(0, |name| words.iter().position(|word| word == name).expect("named") + 1);
-        words[at..at + 4].iter().map(|word| word.parse().expect("a number")).collect()
-    }
-}
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim").join(name)
-}
-
-fn check(output: &Output, what: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
-}
-
-impl Lab {
-    fn new() -> Lab {
-        let dir = TempDir::new().expect("a temporary directory");
-        let unpacked = numapilot_runtime::unpack(&dir.path().join("cache")).expect("unpacked");
-        let lab = Lab { dir, tracker: unpacked.tracker, callouts: unpacked.callouts };
-        let wire = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
-        let made = Command::new("gcc")
-            .args(["-O2", wire])
-            .arg(source("harness.c"))
-            .arg("-o")
-            .arg(lab.path("harness"))
-            .output();
-        check(&made.expect("gcc"), "harness.c");
-        lab
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Compiles and links with the call-outs, as `numapilot cc` does; `options` decide whether it is instrumented.
-    fn build(&self, compiler: &str, options: &[&str], input: &Path, name: &str) -> PathBuf {
-        let object = self.path(&format!("{name}.o"));
-        let made = Command::new(compiler).args(options).arg("-c").arg(input).arg("-o").arg(&object).output();
-        check(&made.expect("a compiler"), name);
-        let exports = self.path("exports.list");
-        std::fs::write(&exports, numapilot_runtime::EXPORTS).expect("written");
-        let program = self.path(name);
-        let linked = Command::new("gcc")
-            .arg(&object)
-            .args(numapilot_runtime::WRAPPED.iter().map(|name| format!("-Wl,--wrap={name}")))
-            .arg(format!("-Wl,--dynamic-list={}", exports.display()))
-            .args([Path::new("-Wl,--whole-archive"), &self.callouts, Path::new("-Wl,--no-whole-archive")])
-            .args(["-pthread", "-ldl", "-o"])
-            .arg(&program)
-            .output();
-        check(&linked.expect("gcc"), name);
-        program
-    }
-
-    fn record(&self, period: u64, settings: &[(&str, &str)], program: &Path, arguments: &[&str]) -> Outcome {
-        let output = Command::new("timeout")
-            .arg("120")
-            .arg(self.path("harness"))
-            .arg(&self.tracker)
-            .args([&period.to_string(), "0"])
-            .arg(program)
-            .args(arguments)
-            .envs(settings.iter().copied())
-            .output()
-            .expect("the harness");
-        check(&output, &format!("{} {arguments:?}", program.display()));
-        let mut lines = HashMap::new();
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            if words.first().is_some_and(|word| word == "thread") {
-                lines.insert(format!("thread {}", words[1]), words[2..].to_vec());
-            } else if !words.is_empty() {
-                lines.insert(words[0].clone(), words[1..].to_vec());
-            }
-        }
-        Outcome { lines }
-    }
-
-    fn direct(&self) -> PathBuf {
-        self.build("gcc", &["-O2"], &source("direct.c"), "direct")
-    }
-}
 
 fn about(found: u64, expected: u64) {
     assert!(
@@ -195,7 +85,8 @@ fn pages_live_where_they_are_touched_first() {
     }
     let placed = outcome.nodes("placed", None);
     assert_eq!(placed[1..], [64, 64, 64]);
-    about(placed[0], 64);
+    // Beside them, what main's start had touched unseen: told when the first thread was made.
+    assert!((64..=64 + 8 * SLACK).contains(&placed[0]), "{placed:?}");
     assert_eq!(outcome.nodes("thread 0", Some("home"))[1..], [4096, 4096, 4096], "then one thread reads them all");
     // A node without memory: its threads' pages go to the nearest that has some.
     let without = lab.record(100, &[("MEMORYLESS", "2")], &program, &["first-touch"]);
@@ -252,7 +143,6 @@ fn samples_are_unbiased() {
     assert!(mean.abs() < 3.0 / (deviations.len() as f64).sqrt(), "biased: {deviations:?}");
 }
 
-const GCC: &[&str] = &["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
 const CLANG: &[&str] =
     &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
 

@@ -314,22 +314,28 @@ impl Arena {
 
     /// Sleeps until a producer wakes us, the timeout passes, or someone has since `seen` was read.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
-        let time = libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(1),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // SAFETY: FUTEX_WAIT on a mapped, aligned word, with a timespec of our own. Shared between processes: not PRIVATE.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.drain_futex().as_ptr(),
-                libc::FUTEX_WAIT,
-                seen,
-                &time,
-                ptr::null::<u32>(),
-                0,
-            )
-        };
+        futex_wait(self.drain_futex(), seen, timeout);
+    }
+
+    /// Tells the program's threads what can be answered (`np_fault_events`). Before the program starts.
+    pub fn offer_fault_events(&self, scope: u32) {
+        // SAFETY: a field of the mapped header, naturally aligned; so below.
+        unsafe { atomic32(&raw mut (*self.header()).state.0.fault_events) }.store(scope, Ordering::Release);
+    }
+
+    fn fault_futex(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).state.0.fault_futex) }
+    }
+
+    /// Count of the threads' questions, to look at before answering, and to hand to [`Arena::sleep_until_asked`] after it.
+    pub fn questions(&self) -> u32 {
+        self.fault_futex().load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a thread asks, or has since `seen` was read, or the timeout passes.
+    pub fn sleep_until_asked(&self, seen: u32, timeout: Duration) {
+        futex_wait(self.fault_futex(), seen, timeout);
     }
 
     /// Wakes a sleeping drainer from within this process.
@@ -347,6 +353,15 @@ impl Drop for Arena {
             libc::munmap(self.base.as_ptr().cast(), usize::try_from(self.layout.arena_bytes).unwrap_or(usize::MAX))
         };
     }
+}
+
+fn futex_wait(word: &AtomicU32, seen: u32, timeout: Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(1),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: FUTEX_WAIT on a mapped, aligned word, with a timespec of our own. Shared between processes: not PRIVATE.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &time, ptr::null::<u32>(), 0) };
 }
 
 /// SAFETY: `word` must be aligned and stay mapped for the reference's life.
@@ -380,6 +395,19 @@ macro_rules! words {
 }
 
 impl Slot<'_> {
+    /// Answers the thread's question, and wakes it: who faulted the page last (0: unknown), and how many pages from there on.
+    pub fn answer(&self, tid: u32, pages: u32) {
+        // SAFETY: fields of a slot inside the mapping, naturally aligned.
+        let state = unsafe {
+            atomic32(&raw mut (*self.at).counts.0.answer_tid).store(tid, Ordering::Relaxed);
+            atomic32(&raw mut (*self.at).counts.0.answer_pages).store(pages, Ordering::Relaxed);
+            atomic32(&raw mut (*self.at).counts.0.ask_state)
+        };
+        state.store(wire::ASK_ANSWERED, Ordering::Release);
+        // SAFETY: FUTEX_WAKE on a mapped, aligned word.
+        unsafe { libc::syscall(libc::SYS_futex, state.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
     words! {
         /// Bytes ever written to the ring, by the program's word.
         head: producer.atomic64 -> u64;
@@ -389,6 +417,12 @@ impl Slot<'_> {
         pid: identity.atomic32 -> u32;
         /// Thread id of the owner.
         tid: identity.atomic32 -> u32;
+        /// `np_ask_state`.
+        ask_state: counts.atomic32 -> u32;
+        /// Page that the thread asks for.
+        ask_page: counts.atomic64 -> u64;
+        /// Its questions that nobody answered in time.
+        ask_failures: counts.atomic32 -> u32;
         /// Instrumented accesses so far.
         accesses: hot.atomic64 -> u64;
         /// What else moved the clock.

@@ -66,6 +66,8 @@ pub struct Launch<'a> {
     pub emulator: Option<&'a Emulator>,
     /// Threads that wait shall sleep: a spinning thread would burn program time that the simulated machine has not got.
     pub passive_waits: bool,
+    /// No transparent huge pages: the pages of the simulated machine are small, and the kernel is asked which of them are there.
+    pub small_pages: bool,
 }
 
 /// Variables of OpenMP runtimes that say how idle threads wait, and our choice for each where the user made none in any of them.
@@ -129,10 +131,15 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     let blocked = Blocked::new();
     let in_child = blocked.for_child();
     let replaced = guard.replaced();
+    let small_pages = launch.small_pages;
     // SAFETY: the hook runs between fork and exec and calls only async-signal-safe functions on memory made before.
     unsafe {
         command.pre_exec(move || {
             in_child.reset_in_child(&replaced);
+            if small_pages {
+                // Kept across exec and inherited. A kernel that knows no such pages refuses, and has none.
+                libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+            }
             Ok(())
         });
     }

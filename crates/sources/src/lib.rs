@@ -15,6 +15,7 @@ mod drain;
 mod emulated;
 pub mod engine;
 mod error;
+mod faulted;
 mod host;
 pub mod import;
 mod launch;

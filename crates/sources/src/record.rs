@@ -30,6 +30,8 @@ use crate::engine::Target;
 use crate::engine::resolve_target;
 use crate::engine::select;
 use crate::error::SourceError;
+use crate::faulted::FaultAnswers;
+use crate::faulted::Untold;
 use crate::launch;
 use crate::launch::Exit;
 use crate::launch::Launch;
@@ -181,6 +183,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     };
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
+    let (answers, refused) = fault_answers(selection.engine, &arena);
     output::prepare(&options.output, options.existing)?;
     let opening = Opening {
         options: &options,
@@ -211,6 +214,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         environment: &environment,
         passive_waits: selection.engine.is_simulated(),
         emulator: emulator.as_ref(),
+        small_pages: selection.engine.is_simulated(),
     };
     let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
     let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
@@ -229,11 +233,16 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     };
     let accounting = Accounting::new(&simulated.config);
     let clock = wire::Clock { khz: host_khz, origin_cycles: start.order };
-    let drained = drain_until_end(&mut watch, &options, files, (&arena, tracker), accounting, clock)?;
+    let answering = answers.map(|answers| Answering::start(answers, &arena));
+    let drained = drain_until_end(&mut watch, &options, files, (&arena, tracker), accounting, clock);
+    let unanswered = answering.and_then(Answering::finish);
+    let drained = drained?;
     let wall_time = watch.began.elapsed();
     watch.tell();
     let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
     recording.notes.splice(0..0, order.why.into_iter().chain(simulated.notes));
+    recording.notes.extend(refused);
+    recording.notes.extend(unanswered);
     if let (Some(image), Some(fitted)) = (&image, options.plan) {
         recording.notes.splice(0..0, image.notes.iter().cloned());
         recording.plan = Some(apply::Outcome::read(image, fitted));
@@ -327,6 +336,51 @@ fn drain_until_end(
             reader.zip(live).map(|(reader, live)| live.finish(reader)).transpose().map_err(|()| panicked())?;
         Ok(Drained { files, failure: failure.map(|failure| failure.to_string()), live: outcome })
     })
+}
+
+/// Page-fault events for a program that runs on a simulated machine, or a note why there are none.
+fn fault_answers(engine: Engine, arena: &Arena) -> (Option<FaultAnswers>, Option<String>) {
+    if !engine.is_simulated() {
+        return (None, None);
+    }
+    match FaultAnswers::open() {
+        Ok(answers) => {
+            arena.offer_fault_events(answers.scope);
+            let note = "faults that the kernel has on the program's behalf (read(2) into fresh memory, say) are not seen, so the first toucher of such \
+                        pages is unknown where the program has several threads: that takes kernel.perf_event_paranoid 1 or less, or CAP_PERFMON";
+            let is_partial = answers.scope == wire::layout::FAULTS_USER;
+            (Some(answers), is_partial.then(|| note.to_owned()))
+        }
+        Err(note) => (None, Some(note)),
+    }
+}
+
+/// The thread that answers the program's threads.
+struct Answering {
+    done: Arc<AtomicBool>,
+    handle: Option<thread::JoinHandle<Untold>>,
+}
+
+impl Answering {
+    fn start(answers: FaultAnswers, arena: &Arc<Arena>) -> Answering {
+        let done = Arc::new(AtomicBool::new(false));
+        let (stop, words) = (done.clone(), arena.clone());
+        let builder = thread::Builder::new().name("faults".to_owned());
+        // Without a thread nobody answers, and threads that ask give up after a while (toucher.c).
+        Answering { done, handle: builder.spawn(move || answers.run(&words, &stop)).ok() }
+    }
+
+    /// Stops it; what could not be told, in a sentence.
+    fn finish(self) -> Option<String> {
+        self.done.store(true, Ordering::Release);
+        let Untold { lost, late } = self.handle?.join().ok()?;
+        (lost + late > 0).then(|| {
+            format!(
+                "{lost} page faults came faster than they could be read, and {late} questions for a page's first toucher were not answered in time: it may be \
+                 unknown for such pages"
+            )
+        })
+    }
 }
 
 /// What runs the program, where it does not run by itself.

@@ -194,12 +194,13 @@ pub enum Event {
     ModuleEnd {
         id: ModuleId,
     },
-    /// `cause` as `np_place_cause`.
+    /// `cause` as `np_place_cause`. `toucher`: the first toucher, where that is another thread than the record's.
     Place {
         address: VirtAddr,
         pages: u32,
         node: NodeId,
         cause: u8,
+        toucher: Option<ThreadIndex>,
     },
     /// The thread now runs on this CPU.
     Cpu {

@@ -79,7 +79,7 @@ fn offsets() -> Vec<(String, u64)> {
             cpu_load,
         ]
     );
-    offsets!("np_arena", ArenaState, offset_of!(ArenaHeader, state), [state, drain_futex]);
+    offsets!("np_arena", ArenaState, offset_of!(ArenaHeader, state), [state, drain_futex, fault_futex, fault_events]);
     offsets!(
         "np_arena",
         ArenaIds,
@@ -142,6 +142,11 @@ fn offsets() -> Vec<(String, u64)> {
             by_home,
             by_home_written,
             memory_streamed,
+            ask_page,
+            ask_state,
+            answer_tid,
+            answer_pages,
+            ask_failures,
             scratch,
         ]
     );

@@ -382,18 +382,32 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    pub(super) fn place(&mut self, record: &Record, address: u64, pages: u32, node: NodeId, cause: u8) {
+    /// `toucher`: the first toucher, where it is another thread than the record's. One that was not announced is taken for the record's.
+    pub(super) fn place(
+        &mut self,
+        record: &Record,
+        (address, pages): (u64, u32),
+        node: NodeId,
+        cause: u8,
+        toucher: Option<ThreadIndex>,
+    ) {
         let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << 12 };
         if !self.check(address, bytes) {
             return;
         }
         let process = self.known_thread(record.thread).process;
-        Arc::make_mut(&mut self.spaces[process.0 as usize].homes).set(address, u64::from(pages), node);
+        let homes = Arc::make_mut(&mut self.spaces[process.0 as usize].homes);
+        if u32::from(cause) == layout::PLACED_UNKNOWN {
+            homes.clear(address, bytes);
+        } else {
+            homes.set(address, u64::from(pages), node);
+        }
+        let toucher = toucher.filter(|thread| (thread.0 as usize) < self.out.threads.len()).unwrap_or(record.thread);
         let object = self.find(process, address);
         self.out.placements.push(PlacementRow {
             time_ns: record.stamp.time.0,
             order: self.order(record),
-            thread: record.thread.0,
+            thread: toucher.0,
             address,
             pages,
             node: node.0,

@@ -274,7 +274,9 @@ impl<L: Layouts> Joiner<L> {
                 self.module(record, *id, (address.0, *bytes, *bias), path, build_id);
             }
             Event::ModuleEnd { id } => self.module_end(record, *id),
-            Event::Place { address, pages, node, cause } => self.place(record, address.0, *pages, *node, *cause),
+            Event::Place { address, pages, node, cause, toucher } => {
+                self.place(record, (address.0, *pages), *node, *cause, *toucher);
+            }
             Event::Cpu { cpu, node } => {
                 let running = self.running(record.thread);
                 running.cpu = Some(*cpu);
@@ -401,7 +403,7 @@ impl<L: Layouts> Joiner<L> {
             None if node.is_none_or(|node| node == now) => layout::PLACED_FIRST_TOUCH,
             None => layout::PLACED_POLICY,
         };
-        self.place(record, page, 1, now, cause as u8);
+        self.place(record, (page, 1), now, cause as u8, None);
         // The kernel was asked after the fault, which may be what made it move the page.
         Some(known.unwrap_or(now))
     }

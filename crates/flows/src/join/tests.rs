@@ -242,7 +242,7 @@ impl World {
                     self.oracle.placed.push((process, order, BASE / PAGE + one, Some(node)));
                 }
                 let address = VirtAddr(range(page, 0).0);
-                self.emit(process, Event::Place { address, pages, node: NodeId(node), cause: 2 });
+                self.emit(process, Event::Place { address, pages, node: NodeId(node), cause: 2, toucher: None });
             }
             Step::Access { process, offset } => {
                 let process = process % self.processes;
@@ -387,7 +387,7 @@ fn damaged_records_are_counted_and_change_nothing() {
         Event::ThreadEnd { index: ThreadIndex(u32::MAX) },
         Event::ProcessEnd { index: ProcessIndex(u32::MAX), by_exec: true, code: 0 },
         Event::ModuleEnd { id: ModuleId(77) },
-        Event::Place { address: VirtAddr(0), pages: u32::MAX, node: NodeId(9), cause: 0 },
+        Event::Place { address: VirtAddr(0), pages: u32::MAX, node: NodeId(9), cause: 0, toucher: None },
         Event::Access(Access { address, ..Access::default() }),
     ];
     let damaged = events.len() as u64 - 1;

@@ -7,6 +7,7 @@ use numapilot_traffic::TrafficError;
 use super::{Confidence, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
 use crate::context::Analysis;
 use crate::fixes::{Shop, Wish};
+use crate::unseen;
 
 /// Share of accesses with unknown home beyond which nothing is said.
 const UNKNOWN_MAX: f64 = 0.5;
@@ -37,6 +38,10 @@ pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findin
         ));
     }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
+        let unseen = unseen::sentences(&unseen::unseen_sites(analysis));
+        if !unseen.is_empty() {
+            return Findings { cannot_say: unseen, ..Findings::default() };
+        }
         return silent(
             "The home node is unknown for more than half of the accesses; record from the program's start, or with physical addresses.".into(),
         );
@@ -52,7 +57,11 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
     let shop = Shop::new(&scene)?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut dropped = 0;
+    let unseen = unseen::unseen_sites(analysis);
     for draft in drafts(&scene) {
+        if matches!(draft.subject, Subject::Site(site) if unseen.iter().any(|unseen| unseen.site == site)) {
+            continue;
+        }
         let finding = finding(&shop, draft)?;
         match finding.fixes.first() {
             Some(fix) if fix.gain.value >= MATERIAL && fix.gain.low > 0.0 => findings.push(finding),
@@ -67,7 +76,9 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
     let at_stake = scene.all_at_stake();
     let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
+        // What is not known may be what is wrong.
         (false, _, _) => None,
+        (true, false, _) if !unseen.is_empty() => None,
         (_, true, _) => Some(Nothing::HardlyWaits),
         (_, _, true) => Some(Nothing::WellPlaced),
         _ => Some(Nothing::NoFixGains),
@@ -79,7 +90,7 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         at_stake: Some(at_stake),
         modelled_ns: Some(scene.now.run_ns),
         tried_by_many: vec![shop.price(&Wish::of_all())?],
-        cannot_say: unknowns(analysis),
+        cannot_say: unknowns(analysis).into_iter().chain(unseen::sentences(&unseen)).collect(),
     })
 }
 

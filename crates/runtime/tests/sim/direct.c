@@ -34,6 +34,11 @@ static char *map(char *at, size_t bytes) {
     return block;
 }
 
+/* Accesses are only told of: for reads there must be memory, or they would be of the zero page. */
+static void filled(char *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += PAGE) ((volatile char *)at)[i] = 0;
+}
+
 static void read_lines(char *block, size_t lines) {
     for (size_t i = 0; i < lines; i++) __tsan_read8(block + i * LINE);
 }
@@ -123,7 +128,7 @@ static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
     if (child == 0) {
-        for (size_t page = 0; page < 128; page++) __tsan_read8(block + page * PAGE);
+        for (size_t page = 0; page < 128; page++) __tsan_write8(block + page * PAGE);
         exit(0);
     }
     int status;
@@ -143,6 +148,7 @@ static void mixed(void) {
     char *far = block + (8 << 20);
     for (size_t page = 0; page < 2048; page++) __tsan_write8(block + page * PAGE);
     run_threads(touch_quarter, THREADS);
+    for (size_t page = 0; page < (1 << 25) / PAGE; page++) __tsan_write8(block + page * PAGE);
     for (int i = 0; i < 400000; i++) {
         __tsan_read8(block + next() % (1 << 19) * LINE);
         if (i % 3 == 0) __tsan_write8(far + next() % (1 << 18) * LINE);
@@ -153,6 +159,9 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (argc > 2) seed = strtoull(argv[2], NULL, 0);
     block = map(BASE, 1 << 26);
+    const char *reading[] = {"fit", "uniform", "shared", "ranges"};
+    for (size_t i = 0; i < sizeof reading / sizeof *reading; i++)
+        if (!strcmp(name, reading[i])) filled(block, 1 << 26);
     if (!strcmp(name, "fit")) fit();
     else if (!strcmp(name, "uniform")) uniform(4 * 1024 * 9);
     else if (!strcmp(name, "ping-pong")) ping_pong(8);

@@ -246,7 +246,7 @@ impl Recording<'_> {
     /// Who touched each page first, or where the program bound it.
     fn first_touches(&self, space: &Space) -> Vec<FirstTouch> {
         let mut touches = Vec::new();
-        for row in self.placements.iter().filter(|row| &*row.cause != "moved") {
+        for row in self.placements.iter().filter(|row| !matches!(&*row.cause, "moved" | "unknown_toucher")) {
             let bound = (&*row.cause == "policy").then_some(row.node);
             for slice in self.slices(space, row) {
                 let Slice { region, first, pages, .. } = slice;
@@ -265,7 +265,7 @@ impl Recording<'_> {
     fn touches(&self, space: &Space, builder: &mut Builder) -> BTreeMap<u32, Vec<(f64, Action)>> {
         let mut seen: BTreeMap<(u32, u64), ()> = BTreeMap::new();
         let mut touches: BTreeMap<u32, Vec<(f64, Action)>> = BTreeMap::new();
-        for row in self.placements {
+        for row in self.placements.iter().filter(|row| &*row.cause != "unknown_toucher") {
             let process = self.process_of(row.thread);
             let first = row.address / PAGE_BYTES;
             let mut again = &*row.cause == "moved";

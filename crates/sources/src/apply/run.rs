@@ -71,6 +71,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
         arena: None,
         environment: &[told.as_slice(), options.environment].concat(),
         passive_waits: false,
+        small_pages: false,
         emulator: None,
     };
     let mut program = launch::spawn(&launch, &guard)?;

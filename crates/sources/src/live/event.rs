@@ -105,6 +105,14 @@ impl EventRequest {
         }
     }
 
+    /// Every page fault, with its address and no more.
+    #[must_use]
+    pub fn every_page_fault(user_only: bool) -> EventRequest {
+        let mut request = EventRequest::page_faults(user_only, 1);
+        request.attr.sample_type &= !(sample::CALLCHAIN | sample::IP);
+        request
+    }
+
     /// Page faults for who watches rather than records: without call chains, and of many only so many per second and CPU. Each sample says how many
     /// faults it stands for.
     #[must_use]

@@ -196,7 +196,7 @@ impl Samples {
         let task = self.tasks.task(pid, pid, time);
         let Some(thread) = self.tasks.thread(&mut self.out, task)? else { return Ok(()) };
         let cause = layout::PLACED_FOUND as u8;
-        self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause })
+        self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause, toucher: None })
     }
 
     /// A record that is no sample. `time`: its order stamp, as for all that follows.
@@ -435,7 +435,7 @@ impl Samples {
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
             let address = VirtAddr(key.1 << PAGE_SHIFT);
-            self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause })?;
+            self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
         }
         Ok(told.or_else(|| self.by_first_touch(access, task)))
     }

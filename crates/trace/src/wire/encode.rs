@@ -105,8 +105,9 @@ impl Encoder {
                 (REC_MODULE, u64::from(id.0))
             }
             Event::ModuleEnd { id } => (REC_MODULE_END, u64::from(id.0)),
-            Event::Place { address, pages, node, cause } => {
+            Event::Place { address, pages, node, cause, toucher } => {
                 self.words.push(pack(*pages, u32::from(node.0) | u32::from(*cause) << 16));
+                self.words.extend(toucher.map(|toucher| u64::from(toucher.0)));
                 (REC_PLACE, address.0)
             }
             Event::Cpu { cpu, node } => {

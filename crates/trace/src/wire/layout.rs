@@ -70,6 +70,8 @@ impl<T> std::ops::DerefMut for Line<T> {
 pub struct ArenaState {
     pub state: u32,
     pub drain_futex: u32,
+    pub fault_futex: u32,
+    pub fault_events: u32,
 }
 
 #[repr(C)]
@@ -203,7 +205,12 @@ pub struct SlotCounts {
     pub by_home: [u64; MAX_NODES],
     pub by_home_written: [u64; MAX_NODES],
     pub memory_streamed: u64,
-    pub scratch: [u8; 1016],
+    pub ask_page: u64,
+    pub ask_state: u32,
+    pub answer_tid: u32,
+    pub answer_pages: u32,
+    pub ask_failures: u32,
+    pub scratch: [u8; 992],
 }
 
 /// `struct np_slot`: the head of each slot. The recorder reads it while the program writes it: go through atomics or
@@ -303,6 +310,13 @@ constants! {
     PLACED_POLICY = NP_PLACED_POLICY = 1;
     PLACED_MOVED = NP_PLACED_MOVED = 2;
     PLACED_FOUND = NP_PLACED_FOUND = 3;
+    PLACED_UNKNOWN = NP_PLACED_UNKNOWN = 4;
+    FAULTS_NONE = NP_FAULTS_NONE = 0;
+    FAULTS_USER = NP_FAULTS_USER = 1;
+    FAULTS_ALL = NP_FAULTS_ALL = 2;
+    ASK_NONE = NP_ASK_NONE = 0;
+    ASK_ASKED = NP_ASK_ASKED = 1;
+    ASK_ANSWERED = NP_ASK_ANSWERED = 2;
     SYNC_CREATE = NP_SYNC_CREATE = 1;
     SYNC_JOIN = NP_SYNC_JOIN = 2;
     SYNC_MUTEX = NP_SYNC_MUTEX = 3;
@@ -373,6 +387,7 @@ pub fn place_cause_name(cause: u8) -> &'static str {
         PLACED_POLICY => "policy",
         PLACED_MOVED => "moved",
         PLACED_FOUND => "found",
+        PLACED_UNKNOWN => "unknown_toucher",
         _ => "unknown",
     }
 }

@@ -79,12 +79,11 @@ fn memory_event() -> impl Strategy<Value = Event> {
         (id, proptest::collection::vec(address(), 0..300), any::<[bool; 2]>()).prop_map(|(stack, frames, flags)| {
             Event::Stack { id: StackId(stack), frames, truncated: flags[0], failed: flags[1] }
         }),
-        (address(), any::<u32>(), node(), 0..3u8).prop_map(|(address, pages, node, cause)| Event::Place {
-            address,
-            pages,
-            node,
-            cause
-        }),
+        (address(), any::<u32>(), node(), 0..5u8, proptest::option::of(id)).prop_map(
+            |(address, pages, node, cause, toucher)| {
+                Event::Place { address, pages, node, cause, toucher: toucher.map(ThreadIndex) }
+            }
+        ),
     ]
 }
 

@@ -1,0 +1,79 @@
+/* residency.c: what the kernel says lies behind a page: nothing yet, its shared zero page, a page of a file, or memory that somebody has written.
+ *
+ * Three sources, none of which leaves a descriptor behind: mincore (is anything there), /proc/self/pagemap (the zero page is present, of no file, and
+ * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes". */
+#include "memsim.h"
+#include "track.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#define PAGEMAP_EXCLUSIVE (1ull << 56)
+#define PAGEMAP_FILE (1ull << 61) /* or shared */
+#define PAGEMAP_PRESENT (1ull << 63)
+
+long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) {
+    return NP_SYS3(SYS_mincore, page << NP_PAGE_SHIFT, pages << NP_PAGE_SHIFT, vector);
+}
+
+/* Entries of /proc/self/pagemap. False: it cannot be read here. */
+static bool read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    long got = NP_SYS4(SYS_pread64, fd, entries, (long)pages * 8, page * 8);
+    NP_SYS1(SYS_close, fd);
+    return got == (long)pages * 8;
+}
+
+/* Pages that a fork made common look as the zero page does: after one, nothing is taken for it. */
+static enum np_backing backing_of(uint64_t entry) {
+    if (!(entry & PAGEMAP_PRESENT)) return NP_BACKING_NONE;
+    if (entry & PAGEMAP_FILE) return NP_BACKING_FILE;
+    return (entry & PAGEMAP_EXCLUSIVE) || __atomic_load_n(&np_sim.forked, __ATOMIC_RELAXED) ? NP_BACKING_PAGE : NP_BACKING_ZERO;
+}
+
+uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) {
+    uint64_t entries[NP_BACKINGS_MAX];
+    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
+    if (!read_pagemap(page, pages, entries)) return 0;
+    for (uint32_t i = 0; i < pages; i++) backings[i] = backing_of(entries[i]);
+    return pages;
+}
+
+#ifndef NP_PLUGIN
+enum np_backing np_backing(uint64_t page) {
+    uint8_t resident = 1;
+    if (np_resident(page, 1, &resident) == 0 && !(resident & 1)) return NP_BACKING_NONE;
+    enum np_backing backing;
+    /* Resident and not mapped: in the page cache (or on its way from swap), where this access finds it. */
+    return np_backings(page, 1, &backing) == 0 ? NP_BACKING_PAGE : backing == NP_BACKING_NONE ? NP_BACKING_FILE : backing;
+}
+
+/* Mappings that may have changed their kind; what threads remember of an older count is no longer true. */
+static uint32_t mappings_generation = 1;
+
+void np_mappings_changed(void) { __atomic_fetch_add(&mappings_generation, 1, __ATOMIC_RELAXED); }
+
+static bool take_kind(const struct np_maps_line *line, void *context) {
+    struct np_sim_slot *sim = context;
+    if (sim->kind_low < line->lo || sim->kind_low >= line->hi) return true;
+    sim->kind_low = line->lo;
+    sim->kind_high = line->hi;
+    sim->kind_is_private = line->inode == 0 && line->perms[3] == 'p';
+    return false;
+}
+
+/* do_anonymous_page (mm/memory.c): only a private anonymous mapping answers a read of nothing by the zero page; shared memory takes a page. */
+bool np_reads_zero_page(struct np_slot *slot, uintptr_t address) {
+    struct np_sim_slot *sim = np_ss(slot);
+    uint32_t generation = __atomic_load_n(&mappings_generation, __ATOMIC_RELAXED);
+    if (sim->kind_generation != generation || address < sim->kind_low || address >= sim->kind_high) {
+        sim->kind_low = address;
+        sim->kind_high = 0;
+        sim->kind_is_private = 0;
+        np_maps_each(take_kind, sim);
+        sim->kind_generation = sim->kind_high != 0 ? generation : 0;
+    }
+    return sim->kind_is_private != 0;
+}
+#endif

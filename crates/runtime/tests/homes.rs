@@ -1,0 +1,123 @@
+//! Homes of pages against the kernel's truth: programs whose pages get a second life unseen, inside the C library, under a small recorder
+//! (`sim/harness.c`: four nodes of four CPUs; the k-th thread runs on node k % 4). `sim/homes.c` asks the simulated machine where its pages lie.
+
+#[path = "sim/lab.rs"]
+mod lab;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use lab::*;
+
+const PAGES: u64 = 4096;
+
+struct Homes {
+    lab: Lab,
+    program: PathBuf,
+}
+
+impl Homes {
+    fn new() -> Homes {
+        let lab = Lab::new();
+        let program = lab.build("gcc", GCC, &source("homes.c"), "homes");
+        Homes { lab, program }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        self.lab.record(1000, &[], &self.program, arguments)
+    }
+}
+
+/// Pages of the line `key` on each node, and those without a home.
+fn homes(outcome: &Outcome, key: &str) -> ([u64; 4], u64) {
+    let on = outcome.nodes(key, None);
+    ([on[0], on[1], on[2], on[3]], outcome.number(key, "none"))
+}
+
+/// At least 98 of 100 pages lie on `node`: what an allocator keeps for itself at the end of a heap stays where it was.
+fn nearly_all_on(outcome: &Outcome, node: usize) {
+    let (on, none) = homes(outcome, "homes");
+    let all: u64 = on.iter().sum::<u64>() + none;
+    assert!(on[node] * 100 >= all * 98, "{on:?}, {none} without a home: not on node {node}");
+}
+
+#[test]
+fn a_block_that_free_unmapped_leaves_no_homes_behind() {
+    let outcome = Homes::new().run(&["freed"]);
+    assert_eq!(
+        homes(&outcome, "homes"),
+        ([PAGES / 2 + 1, 0, PAGES / 4 - 1, PAGES / 4], 0),
+        "malloc writes its own words first"
+    );
+}
+
+#[test]
+fn a_block_that_realloc_moved_keeps_its_homes() {
+    let outcome = Homes::new().run(&["moved"]);
+    assert_eq!(homes(&outcome, "homes"), ([1, PAGES - 1, 0, 0], 0));
+    assert_eq!(homes(&outcome, "rest").0, [0; 4]);
+    assert_eq!(homes(&outcome, "again"), ([1, 0, PAGES - 1, 0], 0), "the moved block was freed in its turn");
+}
+
+#[test]
+fn a_heap_that_free_trimmed_has_no_homes() {
+    // main made the blocks, and its malloc was the first to touch their pages.
+    nearly_all_on(&Homes::new().run(&["heap"]), 0);
+}
+
+#[test]
+fn a_heap_that_malloc_trim_emptied_has_no_homes() {
+    nearly_all_on(&Homes::new().run(&["trim"]), 0);
+}
+
+#[test]
+fn a_threads_heap_that_free_trimmed_has_no_homes() {
+    nearly_all_on(&Homes::new().run(&["arena"]), 2);
+}
+
+#[test]
+fn a_kept_stack_has_the_homes_of_its_next_thread() {
+    let outcome = Homes::new().run(&["stack"]);
+    let (on, none) = homes(&outcome, "homes");
+    // Its end lies beside what the C library keeps there.
+    assert!(on[2] >= 1000 && on[0] + on[1] + on[3] == 0 && on[2] + none == 1008, "{on:?}, {none}");
+}
+
+#[test]
+fn a_library_that_comes_back_has_new_homes() {
+    let homes_lab = Homes::new();
+    let (object, input) = (homes_lab.lab.path("room.so"), homes_lab.lab.path("room.c"));
+    std::fs::write(&input, "char room[16 << 20];\n").expect("written");
+    check(
+        &Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&object).arg(&input).output().expect("gcc"),
+        "room",
+    );
+    let outcome = homes_lab.run(&["library", object.to_str().expect("UTF-8 path")]);
+    assert_eq!(homes(&outcome, "homes"), ([0, 0, 0, PAGES - 2], 0));
+}
+
+#[test]
+fn advice_empties_pages_when_the_kernel_obeys_it() {
+    let outcome = Homes::new().run(&["advised"]);
+    assert_eq!(homes(&outcome, "homes"), ([0, 0, PAGES, 0], 0));
+    assert_eq!(homes(&outcome, "lazy"), ([0, PAGES, 0, 0], 0), "MADV_FREE takes pages when memory is short");
+}
+
+#[test]
+fn a_read_of_nothing_places_no_page_and_a_write_does() {
+    let outcome = Homes::new().run(&["zero"]);
+    assert_eq!(homes(&outcome, "read"), ([0; 4], PAGES - 1));
+    assert_eq!(homes(&outcome, "homes"), ([0, PAGES / 2, 0, 0], PAGES / 2 - 1));
+    assert_eq!(homes(&outcome, "shared"), ([PAGES, 0, 0, 0], 0), "shared memory has no zero page");
+}
+
+#[test]
+fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
+    let outcome = Homes::new().run(&["unseen"]);
+    assert_eq!(homes(&outcome, "homes"), ([PAGES, 0, 0, 0], 0), "nobody else was there");
+    assert_eq!(
+        homes(&outcome, "late"),
+        ([0; 4], PAGES - 1),
+        "this recorder reads no page faults: unknown, and not guessed"
+    );
+}

@@ -1,0 +1,225 @@
+//! Who touched a page that no instrumented access touched first: the kernel's page faults know. They are read here while a simulated recording runs, and
+//! threads of the program that meet such a page are answered (`crates/runtime/c/toucher.c` asks, through the words `ask_*` of its slot).
+//!
+//! The kernel writes a fault's event before the fault returns, so what a thread asks for has been written when it asks. Faults that the kernel has on a
+//! program's behalf (`read(2)` into fresh memory) take the right to see kernel events; without it user faults alone are known.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use numapilot_perf::Header;
+use numapilot_perf::Record;
+use numapilot_perf::abi::kind;
+use numapilot_trace::wire::layout as wire;
+
+use crate::arena::Arena;
+use crate::live::event::EventRequest;
+use crate::live::open::EventSet;
+use crate::live::open::RingSize;
+use crate::live::open::Scope;
+use crate::live::ring::Records;
+
+/// A CPU's ring: 10,000 faults and more, which a program has in no less than the pause below.
+const RING_BYTES: usize = 1 << 20;
+/// Between two looks where nobody asks.
+const LOOK: Duration = Duration::from_millis(10);
+const PAGE_SHIFT: u32 = 12;
+/// Set (to anything) in the recorder's environment, no page-fault events are opened: as on a system that refuses them.
+const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
+
+/// A run of pages: its end, and the thread that faulted them last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    end: u64,
+    tid: u32,
+}
+
+/// Which thread faulted each page of each process last, in runs of neighbouring pages.
+#[derive(Debug, Default)]
+struct Faults {
+    runs: BTreeMap<(u32, u64), Run>,
+}
+
+impl Faults {
+    /// The run around `page`, with its beginning.
+    fn around(&self, pid: u32, page: u64) -> Option<(u64, Run)> {
+        let (&(owner, first), &run) = self.runs.range(..=(pid, page)).next_back()?;
+        (owner == pid && page < run.end).then_some((first, run))
+    }
+
+    /// `tid` of process `pid` faulted `page`, later than all that was told before.
+    fn fault(&mut self, pid: u32, tid: u32, page: u64) {
+        if let Some((first, run)) = self.around(pid, page) {
+            if run.tid == tid {
+                return;
+            }
+            self.runs.remove(&(pid, first));
+            if first < page {
+                self.runs.insert((pid, first), Run { end: page, ..run });
+            }
+            if page + 1 < run.end {
+                self.runs.insert((pid, page + 1), run);
+            }
+        }
+        let mut first = page;
+        let mut end = page + 1;
+        if let Some(previous) = page.checked_sub(1)
+            && let Some((start, run)) = self.around(pid, previous)
+            && run.tid == tid
+        {
+            first = start;
+        }
+        if let Some(&next) = self.runs.get(&(pid, end))
+            && next.tid == tid
+        {
+            self.runs.remove(&(pid, end));
+            end = next.end;
+        }
+        self.runs.insert((pid, first), Run { end, tid });
+    }
+
+    /// The thread that faulted `page` last, and how many pages from there on it did.
+    fn last(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+        self.around(pid, page).map(|(_, run)| (run.tid, run.end - page))
+    }
+}
+
+/// What threads could not be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Untold {
+    /// Faults that found no room in their ring.
+    pub lost: u64,
+    /// Questions that were not answered in time, of threads whose slots nobody took over.
+    pub late: u64,
+}
+
+/// Open page-fault events, and what they have told.
+#[derive(Debug)]
+pub(crate) struct FaultAnswers {
+    set: EventSet,
+    /// `np_fault_events`.
+    pub scope: u32,
+    faults: Faults,
+    bytes: Vec<u8>,
+}
+
+impl FaultAnswers {
+    /// Opens the page faults of what this thread is about to start.
+    ///
+    /// # Errors
+    /// Why they cannot be had, as a note for the user.
+    pub fn open() -> Result<FaultAnswers, String> {
+        let opened = if std::env::var_os(REFUSE).is_some() {
+            Err(format!("{REFUSE} is set"))
+        } else {
+            Self::with(false).or_else(|_| Self::with(true))
+        };
+        opened.map_err(|why| {
+            format!(
+                "the kernel's page-fault events are not to be had ({why}): pages that libraries or the kernel touch first have an unknown home where \
+                 the program has several threads; record as root or with kernel.perf_event_paranoid 1 or less"
+            )
+        })
+    }
+
+    fn with(user_only: bool) -> Result<FaultAnswers, String> {
+        let request = EventRequest::every_page_fault(user_only);
+        let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
+            .map_err(|error| error.to_string())?;
+        let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
+        Ok(FaultAnswers { set, scope, faults: Faults::default(), bytes: Vec::new() })
+    }
+
+    /// Reads and answers until `done`. What could not be told is in the result: threads take the first touchers of such pages for unknown.
+    pub fn run(mut self, arena: &Arena, done: &AtomicBool) -> Untold {
+        while !done.load(Ordering::Acquire) {
+            let seen = arena.questions();
+            self.take();
+            self.answer(arena);
+            arena.sleep_until_asked(seen, LOOK);
+        }
+        let late = (0..arena.slots_used()).map(|index| u64::from(arena.slot(index).ask_failures())).sum();
+        Untold { lost: self.set.lost(), late }
+    }
+
+    /// Empties the rings, in order of time.
+    fn take(&mut self) {
+        let mut found: Vec<(u64, u32, u32, u64)> = Vec::new();
+        for ring in &mut self.set.rings {
+            self.bytes.clear();
+            ring.ring.take(&mut self.bytes);
+            for (header, body) in Records::new(&self.bytes) {
+                found.extend(fault_of(&self.set.session, header, body));
+            }
+        }
+        found.sort_unstable();
+        for (_, pid, tid, page) in found {
+            self.faults.fault(pid, tid, page);
+        }
+    }
+
+    fn answer(&self, arena: &Arena) {
+        for index in 0..arena.slots_used() {
+            let slot = arena.slot(index);
+            if slot.ask_state() != wire::ASK_ASKED {
+                continue;
+            }
+            let (tid, pages) = self.faults.last(slot.pid(), slot.ask_page()).unwrap_or((0, 0));
+            slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+/// Time, process, thread and page of a record, if it is a fault.
+fn fault_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Option<(u64, u32, u32, u64)> {
+    if header.kind != kind::SAMPLE {
+        return None;
+    }
+    let Ok(Record::Sample(_, sample)) = session.decode(header, body, 0) else { return None };
+    let (pid, tid) = sample.pid_tid?;
+    Some((sample.time?, pid, tid, sample.addr? >> PAGE_SHIFT))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Runs against a page-by-page table.
+
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_last_fault_of_a_page_is_the_one_that_counts(
+            faults in prop::collection::vec((1..3_u32, 1..4_u32, 0..24_u64), 0..300),
+        ) {
+            let (mut runs, mut table) = (Faults::default(), HashMap::new());
+            for (pid, tid, page) in faults {
+                runs.fault(pid, tid, page);
+                table.insert((pid, page), tid);
+            }
+            for pid in 1..3 {
+                for page in 0..24 {
+                    let told = runs.last(pid, page);
+                    prop_assert_eq!(told.map(|(tid, _)| tid), table.get(&(pid, page)).copied());
+                    let Some((tid, pages)) = told else { continue };
+                    for later in page..page + pages {
+                        prop_assert_eq!(table.get(&(pid, later)), Some(&tid));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn neighbours_of_one_thread_are_one_run(pages in Just((0..64_u64).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut runs = Faults::default();
+            pages.iter().for_each(|page| runs.fault(7, 9, *page));
+            prop_assert_eq!(runs.runs.len(), 1);
+            prop_assert_eq!(runs.last(7, 10), Some((9, 54)));
+        }
+    }
+}
