@@ -29,7 +29,10 @@ def run(command, cwd=None):
 
 
 def source_lines(targets):
-    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each: Debian's and Ubuntu's own archives only."""
+    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each.
+
+    Debian's and Ubuntu's own archives only.
+    """
     lines = set()
     for target in targets.splitlines():
         kind, origin, mirror, release, component, keyring = target.split("|")

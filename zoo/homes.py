@@ -100,7 +100,8 @@ def table(everything):
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row(done)) + " |" for done in everything]
     judged = [done for done in everything if not done["failed"]]
     held = [done for done in judged if done["total"]["other"] + done["total"]["simulated_only"] <= 0.01 * simulated(done["total"])]
-    lines += ["", f"At least 99 % of the pages with the same home, or elsewhere for a known reason: {len(held)} of {len(judged)}; not compared: {len(everything) - len(judged)}."]
+    said = f"{len(held)} of {len(judged)}; not compared: {len(everything) - len(judged)}."
+    lines += ["", f"At least 99 % of the pages with the same home, or elsewhere for a known reason: {said}"]
     return lines
 
 

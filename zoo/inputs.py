@@ -3,8 +3,9 @@
 
 usage: inputs.py KIND SIZE > FILE
 
-KIND and the unit of SIZE: text (KiB of made-up words), genome (bases, FASTA), reads (of 100 bases from that genome of 200,000 bases, FASTQ), proteins (sequences, a family
-of relatives, FASTA), dna (sequences of relatives, FASTA), photo (pixels of each side, binary PPM), video (frames of 352 x 288, Y4M), sound (seconds, WAV), numbers (rows of CSV).
+KIND and the unit of SIZE: text (KiB of made-up words), genome (bases, FASTA), reads (of 100 bases from that genome of 200,000 bases, FASTQ),
+proteins (sequences, a family of relatives, FASTA), dna (sequences of relatives, FASTA), photo (pixels of each side, binary PPM), video
+(frames of 352 x 288, Y4M), sound (seconds, WAV), numbers (rows of CSV).
 """
 
 import array
@@ -112,7 +113,8 @@ def sound(size):
     rate, random = 44100, Random(SEED + 5)
     samples = array.array("h", (int(9000 * math.sin(n * (0.03 + n / 9e7))) + random.below(800) for n in range(rate * size)))
     data = samples.tobytes()
-    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16) + b"data" + struct.pack("<I", len(data)) + data
+    form = struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + form + b"data" + struct.pack("<I", len(data)) + data
 
 
 def numbers(size):

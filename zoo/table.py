@@ -20,6 +20,10 @@ def times(value):
     return f"{value:.0f}" if value >= 9.5 else f"{value:.1f}"
 
 
+def gaps(apart):
+    return f"{100 * apart['shares']:.1f} / {100 * apart['homes']:.1f}"
+
+
 def row(results):
     """One program's cells, and its problems."""
     about, (_, problems) = results["program"], judge.verdicts(results)
@@ -34,7 +38,7 @@ def row(results):
         each(results, lambda run: "same" if run["same_output"] else "OTHER"),
         each(results, lambda run: str(sum(run["lost"].values()))),
         each(results, lambda run: percent(run["with_object"])),
-        f"{100 * apart['between']['shares']:.1f} / {100 * apart['between']['homes']:.1f} ({100 * apart['control']['shares']:.1f} / {100 * apart['control']['homes']:.1f})" if apart else "-",
+        f"{gaps(apart['between'])} ({gaps(apart['control'])})" if apart else "-",
         each(results, lambda run: times(run["cpu_s"] / max(0.001, base["cpu_s"]))) if base else "-",
         each(results, lambda run: times(run["rss_kib"] / max(1, base["rss_kib"]))) if base else "-",
     ]
@@ -87,7 +91,8 @@ def escape(text):
 def as_page(head, everything, machine, homes):
     """docs/zoo.md: what is checked and how (the head), then when, where, and every row."""
     lines = [head.rstrip(), "", "## Results", ""]
-    lines += [f"Taken on {machine['date']}: {machine['cpu']}, {machine['cores']} CPUs, {machine['memory_gib']} GiB, {machine['system']}, Linux {machine['kernel']}; {machine['load']}", ""]
+    hardware = f"{machine['cpu']}, {machine['cores']} CPUs, {machine['memory_gib']} GiB"
+    lines += [f"Taken on {machine['date']}: {hardware}, {machine['system']}, Linux {machine['kernel']}; {machine['load']}", ""]
     lines += ["- " + sentence for sentence in sentences(everything)]
     lines += ["", "Three values are those of `instrument`, `emulate`, `track`.", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     failures = []

@@ -27,7 +27,8 @@ def samples(*rows):
 
 def run(**more):
     """A run that passes everything."""
-    return {"failed": "", "same_output": True, "differing": [], "lost": {}, "with_object": 1.0, "samples": 1000, "cpu_s": 2.0, "rss_kib": 2000, "revision": "r", **more}
+    good = {"failed": "", "same_output": True, "differing": [], "lost": {}, "with_object": 1.0, "samples": 1000}
+    return {**good, "cpu_s": 2.0, "rss_kib": 2000, "revision": "r", **more}
 
 
 def program(**more):
@@ -54,7 +55,8 @@ class Manifest(unittest.TestCase):
 
 class Fetch(unittest.TestCase):
     def test_sources_come_from_where_the_system_gets_its_packages(self):
-        listed = "Packages|Debian|http://mirror/debian/|bookworm|main|/k.gpg\nDEP-11|Debian|http://mirror/debian/|bookworm|main|\nPackages|Other|http://o/|s|main|"
+        debian = "|Debian|http://mirror/debian/|bookworm|main|"
+        listed = f"Packages{debian}/k.gpg\nDEP-11{debian}\nPackages|Other|http://o/|s|main|"
         self.assertEqual(fetch.source_lines(listed), ["deb-src [signed-by=/k.gpg] http://mirror/debian/ bookworm main"])
 
 

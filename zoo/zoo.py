@@ -1,4 +1,7 @@
-"""The steps of one program, in order: fetch, build twice, make inputs, run natively and under each engine. Each is done once, until something that it depends on changes."""
+"""The steps of one program, in order: fetch, build twice, make inputs, run natively and under each engine.
+
+Each is done once, until something that it depends on changes.
+"""
 
 import fnmatch
 import hashlib
@@ -37,12 +40,12 @@ def revision(root):
 class Zoo:
     """One binary, one store."""
 
-    def __init__(self, root, numapilot, folder, jobs, engines):
+    def __init__(self, root, numapilot, folder, jobs, engines, of_revision=""):
         self.root, self.store, self.jobs, self.engines = root, store.Store(folder), jobs, engines
         self.numapilot = os.path.abspath(numapilot)
         if not os.access(self.numapilot, os.X_OK):
             sys.exit(f"zoo: {numapilot}: no such program; `make build` makes it")
-        self.binary, self.revision = store.hash_of(self.numapilot), revision(root)
+        self.binary, self.revision = store.hash_of(self.numapilot), of_revision or revision(root)
         self.archive = fetch.Archive(self.store.path("apt"))
         self.lock = threading.Lock()
         # One apt, one dpkg at a time.
@@ -98,7 +101,7 @@ class Zoo:
             done = {"key": key, "failed": "", **work()}
         except (Failed, fetch.Failed) as error:
             done = {"key": key, "failed": str(error)}
-        done["revision"] = self.revision
+        done.update(revision=self.revision, binary=self.binary)
         results[name] = done
         self.store.save(program.name, results)
         self.say(f"{program.name}: {name}: {done['failed'] or 'ok'} ({time.monotonic() - begun:.0f} s)")
@@ -168,7 +171,8 @@ class Zoo:
                 with open(path, "rb") as file:
                     content = file.read()
                 if program.filter:
-                    sed = subprocess.run(["sed", "-E", program.filter], input=content, capture_output=True, check=False, env={"LC_ALL": "C", "PATH": os.environ["PATH"]})
+                    environment = {"LC_ALL": "C", "PATH": os.environ["PATH"]}
+                    sed = subprocess.run(["sed", "-E", program.filter], input=content, capture_output=True, check=False, env=environment)
                     if sed.returncode != 0:
                         raise Failed(f"the manifest's filter is wrong: {sed.stderr.decode().strip()}")
                     content = sed.stdout
@@ -209,7 +213,7 @@ class Zoo:
     def all_of(self, program):
         """Every step of one program; what fails ends what needs it."""
         results = self.store.load(program.name)
-        results["program"] = {"name": program.name, "source": program.source, "languages": program.languages, "threading": program.threading, "system": program.system}
+        results["program"] = {key: getattr(program, key) for key in ("name", "source", "languages", "threading", "system")}
         source = self.step(program, results, "source", store.key_of(program.source, program.needs), lambda: self.fetch(program))
         if source["failed"]:
             return results

@@ -1,5 +1,5 @@
-//! Page homes on the simulated machine beside a real kernel's, in one run of a workload in the lab: its threads run on the nodes that the simulated machine has them on, and the kernel
-//! says where each page is.
+//! Page homes on the simulated machine beside a real kernel's, in one run of a workload in the lab: its threads run on
+//! the nodes that the simulated machine has them on, and the kernel says where each page is.
 
 mod common;
 

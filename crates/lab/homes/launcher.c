@@ -1,11 +1,13 @@
-/* Starts a program, lets a library run its threads on the CPUs of the nodes that the simulated machine has them on (mirror.c), and writes down on which node the kernel
-   has each of its pages: just before they go away (munmap, mremap, madvise, a shrinking heap), and when the process ends. By ptrace, and a seccomp filter that stops
-   the program at those calls only: nothing of it is in the program, and other calls cost nothing.
+/* Starts a program, lets a library run its threads on the CPUs of the nodes that the simulated machine has them on
+   (mirror.c), and writes down on which node the kernel has each of its pages: just before they go away (munmap,
+   mremap, madvise, a shrinking heap), and when the process ends. By ptrace, and a seccomp filter that stops the
+   program at those calls only: nothing of it is in the program, and other calls cost nothing.
 
    launcher OUTPUT MIRROR PROGRAM [ARGUMENT...]
 
-   OUTPUT gets a line per run of mapped pages: `PID ADDRESS NODES`, a character per page: the node's hexadecimal digit, `.` for a page that has no memory of its own
-   (never touched, or only read: the kernel's one page of zeros). Later lines hold. */
+   OUTPUT gets a line per run of mapped pages: `PID ADDRESS NODES`, a character per page: the node's hexadecimal digit,
+   `.` for a page that has no memory of its own (never touched, or only read: the kernel's one page of zeros). Later
+   lines hold. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
@@ -90,7 +92,8 @@ static void before_call(pid_t tid) {
         if (registers.rdi != 0) write_mappings(pid, "[heap]", registers.rdi);
         break;
     case SYS_madvise:
-        if (registers.rdx == MADV_DONTNEED || registers.rdx == MADV_FREE || registers.rdx == MADV_REMOVE) write_range(pid, registers.rdi, registers.rdi + registers.rsi);
+        if (registers.rdx == MADV_DONTNEED || registers.rdx == MADV_FREE || registers.rdx == MADV_REMOVE)
+            write_range(pid, registers.rdi, registers.rdi + registers.rsi);
         break;
     default: write_range(pid, registers.rdi, registers.rdi + registers.rsi);
     }
@@ -141,7 +144,8 @@ int main(int argument_count, char **arguments) {
     if (child == 0) become(arguments[2], arguments + 3);
     int status, code = 1;
     waitpid(child, &status, 0);
-    long options = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL;
+    long options = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK;
+    options |= PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL;
     if (ptrace(PTRACE_SETOPTIONS, child, NULL, options) != 0) return 2;
     ptrace(PTRACE_CONT, child, NULL, NULL);
     for (;;) {

@@ -1,5 +1,6 @@
-/* Preloaded before the tracker into a program that is recorded on a simulated machine inside the lab: runs each thread, really, on the CPUs of the node on which the simulated
-   machine has it, and hands its memory policies to the kernel, too. So the kernel places pages for the same threads as the simulated machine does, in one run.
+/* Preloaded before the tracker into a program that is recorded on a simulated machine inside the lab: runs each
+   thread, really, on the CPUs of the node on which the simulated machine has it, and hands its memory policies to the
+   kernel, too. So the kernel places pages for the same threads as the simulated machine does, in one run.
 
    The environment names how many CPUs a node of the guest has (LAB_CPUS_PER_NODE); CPUs are numbered node by node. */
 #define _GNU_SOURCE

@@ -14,8 +14,8 @@ use numapilot_lab::homes::ObjectHomes;
 
 const NODES: usize = 4;
 
-/// Records a program on a simulated machine inside the lab, with its threads on the same nodes of the real kernel, and compares where both have each of its pages
-/// (docs/zoo.md).
+/// Records a program on a simulated machine inside the lab, with its threads on the same nodes of the real kernel, and
+/// compares where both have each of its pages (docs/zoo.md).
 #[derive(Debug, Args)]
 pub struct HomesArgs {
     /// The recorder

@@ -29,7 +29,8 @@ pub struct ObjectHomes {
     pub explained: usize,
     /// On another node.
     pub other: usize,
-    /// At home on the simulated machine; no memory of their own in the kernel (untouched, or only read: the page of zeros).
+    /// At home on the simulated machine; no memory of their own in the kernel (untouched, or only read: the page of
+    /// zeros).
     pub simulated_only: usize,
     /// With memory in the kernel; on the simulated machine nobody was seen to touch them.
     pub kernel_only: usize,
@@ -80,7 +81,8 @@ impl ObjectHomes {
 pub enum Reason {
     /// Of a file, unwritten: in the page cache, where whoever first read the file on that machine put it.
     PageCache,
-    /// The first pages of a thread's stack, or the first of its heap, written before the thread could be put on its node: by its creator (glibc's thread descriptor), or by the recorder at its start.
+    /// The first pages of a thread's stack, or the first of its heap, written before the thread could be put on its
+    /// node: by its creator (glibc's thread descriptor), or by the recorder at its start.
     ThreadStart,
 }
 
@@ -98,7 +100,8 @@ impl Reason {
 /// All pages of all processes that the launcher saw.
 #[derive(Debug, Default)]
 pub struct Homes {
-    /// By kind and name of the object that the page belonged to (the one with most bytes in it, data of the program before mappings).
+    /// By kind and name of the object that the page belonged to (the one with most bytes in it, data of the program
+    /// before mappings).
     pub objects: BTreeMap<(&'static str, String), ObjectHomes>,
     /// Pages with the same home on both sides, by node.
     pub same_on: BTreeMap<u16, usize>,
@@ -121,7 +124,8 @@ impl Homes {
         total
     }
 
-    /// Compares the last home of each page in the trace (`placements` is its table of them) with the kernel's in `pages` (lines `PID ADDRESS NODES`, as `homes/launcher.c` writes them).
+    /// Compares the last home of each page in the trace (`placements` is its table of them) with the kernel's in
+    /// `pages` (lines `PID ADDRESS NODES`, as `homes/launcher.c` writes them).
     #[must_use]
     pub fn compare(trace: &Trace, placements: &PlacementColumns, pages: &str) -> Self {
         let kernel = kernel_homes(pages);
@@ -148,7 +152,8 @@ impl Homes {
     }
 }
 
-/// The last node that the kernel named for each page. Lines that are cut short (the launcher was killed) end the reading of themselves only.
+/// The last node that the kernel named for each page. Lines that are cut short (the launcher was killed) end the
+/// reading of themselves only.
 fn kernel_homes(text: &str) -> HashMap<Page, u16> {
     let mut homes = HashMap::new();
     for line in text.lines() {

@@ -1,8 +1,11 @@
-//! Page homes, simulated and by a real kernel, in one run: a program is recorded on a simulated machine *inside* the guest, while its threads really run on the nodes that the simulated
-//! machine has them on. So both place pages for the same threads at the same moments, and a page that is elsewhere is a difference in what is known of first touches, not in scheduling.
+//! Page homes, simulated and by a real kernel, in one run: a program is recorded on a simulated machine *inside* the
+//! guest, while its threads really run on the nodes that the simulated machine has them on. So both place pages for
+//! the same threads at the same moments, and a page that is elsewhere is a difference in what is known of first
+//! touches, not in scheduling.
 //!
-//! `homes/mirror.c` (preloaded) moves the threads; `homes/launcher.c` (by ptrace) asks the kernel for each page's node before it goes away and at the end. The recorder's side is the
-//! trace's placements. Small pages are compared: the guest's large ones are switched off, as is its NUMA balancing.
+//! `homes/mirror.c` (preloaded) moves the threads; `homes/launcher.c` (by ptrace) asks the kernel for each page's node
+//! before it goes away and at the end. The recorder's side is the trace's placements. Small pages are compared: the
+//! guest's large ones are switched off, as is its NUMA balancing.
 
 mod compare;
 
@@ -28,7 +31,8 @@ pub use compare::Reason;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/homes");
 const NO_COMPILER: &str = "Install gcc (tools/setup test does).";
 const CPUS_PER_NODE: u32 = 2;
-/// Threads are laid out node by node in the order of their appearance; the program's first thread is the fourth, after `env`, the launcher, and its child.
+/// Threads are laid out node by node in the order of their appearance; the program's first thread is the fourth, after
+/// `env`, the launcher, and its child.
 const FIRST_NODE: u32 = 3;
 const PAGES: &str = "pages.txt";
 const TRACE: &str = "homes.numatrace";
@@ -77,10 +81,12 @@ fn quoted(word: &str) -> String {
 }
 
 impl Comparison {
-    /// Records the program in a guest of `lab` (as many nodes as the simulated machine, of two CPUs each) and compares.
+    /// Records the program in a guest of `lab` (as many nodes as the simulated machine, of two CPUs each) and
+    /// compares.
     ///
     /// # Errors
-    /// If the tools cannot be compiled, the lab does not run, or the recording failed; the guest's own words are in the error.
+    /// If the tools cannot be compiled, the lab does not run, or the recording failed; the guest's own words are in
+    /// the error.
     pub fn run(&self, lab: &Lab) -> Result<Compared, LabError> {
         let folder = tempfile::tempdir().at(&env::temp_dir(), "cannot make a folder in")?;
         let (launcher, mirror) = tools(folder.path())?;
@@ -104,7 +110,8 @@ impl Comparison {
         .map(|word| if word == "./launcher" { launcher.display().to_string() } else { word.to_owned() });
         let words: Vec<String> = record.iter().chain(&self.command).map(|word| quoted(word)).collect();
         let script = format!(
-            "echo never > /sys/kernel/mm/transparent_hugepage/enabled; echo 0 > /proc/sys/kernel/numa_balancing; export LAB_CPUS_PER_NODE={CPUS_PER_NODE} LAB_FIRST_NODE={FIRST_NODE}; exec {}",
+            "echo never > /sys/kernel/mm/transparent_hugepage/enabled; echo 0 > /proc/sys/kernel/numa_balancing; \
+             export LAB_CPUS_PER_NODE={CPUS_PER_NODE} LAB_FIRST_NODE={FIRST_NODE}; exec {}",
             words.join(" ")
         );
         let mut command = Command::new("sh");
