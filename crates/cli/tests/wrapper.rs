@@ -163,7 +163,7 @@ fn a_machine_that_is_not_simulated_is_never_called_real_hardware() {
     assert_eq!(report_json(&trace, &[])["recording"]["origin"], "other-host");
 }
 
-/// Works for about half a second in the part that PART compiles, and touches little memory elsewhere.
+/// Works for a second or so in the part that PART compiles, and touches little memory elsewhere.
 const BUSY_MAIN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,7 +178,7 @@ int main(void) {
 const BUSY_PART: &str = r#"
 double work(double *p, long n) {
     double s = 0;
-    for (int k = 0; k < 60000; k++) for (long i = 0; i < n; i++) s += p[i];
+    for (int k = 0; k < 600000; k++) for (long i = 0; i < n; i++) s += p[i];
     return s;
 }
 "#;
