@@ -174,7 +174,7 @@ fn memory_that_the_c_library_gets_for_itself_is_the_allocators() {
     let folder = scratch();
     let program = build_plain(folder.path(), "small_blocks", SMALL_BLOCKS, &[]);
     let trace = folder.path().join("b.numatrace");
-    let ran = emulate(&trace, &["--lines", "1"], &program, &[""; 0]);
+    let ran = emulate(&trace, &["--lines", "1", "--period", "50"], &program, &[""; 0]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "ok\n"), "{}", ran.stderr);
     let report = report_json(&trace, &["--top", "100"]);
     let (lost, all) =
