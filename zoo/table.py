@@ -1,5 +1,7 @@
 """The table of results: as text, as JSON, and as docs/zoo.md (its head is kept in head.md). Pure but for reading that head."""
 
+import re
+
 import judge
 
 COLUMNS = ["program", "version", "languages, threads, build", "output", "lost", "with object", "shares / homes apart", "time x", "memory x"]
@@ -80,7 +82,8 @@ def as_text(everything):
 
 
 def shortened(text, characters=240):
-    """For the page; zoo.txt has all of it."""
+    """For the page, without folders of this machine; zoo.txt has all of it."""
+    text = re.sub(r"(?<![\w.])/(?:[^\s/]+/)+", "", text)
     return text if len(text) <= characters else text[:60] + " ... " + text[-(characters - 65) :]
 
 
