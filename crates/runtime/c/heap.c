@@ -64,11 +64,17 @@ static NP_COLD void look_at_region(struct np_slot *slot, uintptr_t region) {
     }
 }
 
+/* Whether glibc says that this block is of another arena than the main one. The word before a block that does not begin a page can be read,
+ * whoever's allocator this is. Other bits of it change while neighbours are freed; another allocator's word is somebody else's, which the thread
+ * sanitizer's own would complain of, and gives a needless look at most. */
+__attribute__((no_sanitize("thread"))) static bool is_of_arena(uintptr_t block) {
+    return (block & PAGE_MASK) >= sizeof(size_t) && (__atomic_load_n((const size_t *)block - 1, __ATOMIC_RELAXED) & NON_MAIN_ARENA) != 0;
+}
+
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes) {
     uintptr_t known = __atomic_load_n(&break_known, __ATOMIC_RELAXED);
     if (np_unlikely(block + bytes - known - 1 < __atomic_load_n(&break_bound, __ATOMIC_RELAXED) - known)) look_at_break(slot, block);
-    /* The word before a block that does not begin a page can be read, whoever's allocator this is; another one's gives a needless look at most. */
-    if (np_unlikely((block & PAGE_MASK) >= sizeof(size_t) && (((const size_t *)block)[-1] & NON_MAIN_ARENA) != 0)) {
+    if (np_unlikely(is_of_arena(block))) {
         uintptr_t region = block >> ARENA_SHIFT;
         if (np_unlikely(__atomic_load_n(&regions[region % ARENAS_KNOWN], __ATOMIC_RELAXED) != region)) look_at_region(slot, region);
     }
