@@ -1,5 +1,6 @@
 //! `cargo xtask homes`: page homes of a program, simulated beside a real kernel's.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,11 +55,9 @@ pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
     };
     let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);
     let compared = comparison.run(&lab.time_limit(Duration::from_secs(args.limit)))?;
-    if args.json {
-        tell_json(&compared)
-    } else {
-        tell(&compared)
-    }
+    let mut out = std::io::stdout().lock();
+    if args.json { tell_json(&mut out, &compared) } else { tell(&mut out, &compared) }
+        .context("cannot write the comparison")?;
     Ok(ExitCode::from(u8::try_from(compared.exit).unwrap_or(1)))
 }
 
@@ -70,21 +69,22 @@ fn row(name: &str, homes: &ObjectHomes) -> String {
     )
 }
 
-fn tell(compared: &Compared) {
-    println!("{}", compared.how);
-    println!("same %     same explained    other simulated   kernel  pages of");
-    println!("{}", row("all", &compared.homes.total()));
+fn tell(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
+    writeln!(out, "{}", compared.how)?;
+    writeln!(out, "same %     same explained    other simulated   kernel  pages of")?;
+    writeln!(out, "{}", row("all", &compared.homes.total()))?;
     let mut objects: Vec<_> = compared.homes.objects.iter().collect();
     objects.sort_by_key(|(_, homes)| std::cmp::Reverse(homes.simulated() + homes.kernel_only));
     for ((kind, name), homes) in objects.into_iter().take(40) {
-        println!("{}", row(&format!("{kind} {name}"), homes));
+        writeln!(out, "{}", row(&format!("{kind} {name}"), homes))?;
     }
     for (address, simulated, kernel, name) in compared.homes.examples.iter().take(10) {
-        println!("{address:#x}: simulated {simulated}, kernel {kernel}: {name}");
+        writeln!(out, "{address:#x}: simulated {simulated}, kernel {kernel}: {name}")?;
     }
+    Ok(())
 }
 
-fn tell_json(compared: &Compared) {
+fn tell_json(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
     let counts = |homes: &ObjectHomes| {
         serde_json::json!({
             "same": homes.same,
@@ -98,5 +98,9 @@ fn tell_json(compared: &Compared) {
         .map(|((kind, name), homes)| serde_json::json!({"kind": kind, "name": name, "pages": counts(homes)}))
         .collect();
     let total = counts(&compared.homes.total());
-    println!("{}", serde_json::json!({"how": compared.how, "exit": compared.exit, "total": total, "objects": objects}));
+    writeln!(
+        out,
+        "{}",
+        serde_json::json!({"how": compared.how, "exit": compared.exit, "total": total, "objects": objects})
+    )
 }

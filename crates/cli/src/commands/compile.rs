@@ -2,6 +2,7 @@
 //! anything else parses them.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,12 +47,17 @@ fn links(arguments: &[OsString]) -> Option<ExitCode> {
             return Some(ExitCode::FAILURE);
         }
     };
-    made.iter().for_each(|link| println!("{}", link.display()));
+    let mut out = std::io::stdout().lock();
+    for link in &made {
+        if writeln!(out, "{}", link.display()).is_err() {
+            return Some(ExitCode::FAILURE);
+        }
+    }
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
     let folder = folder.display();
     match kind {
         Links::Prefixed => {
-            eprintln!("numapilot: with {folder} on PATH: CC=numapilot-gcc CXX=numapilot-g++ ./configure")
+            eprintln!("numapilot: with {folder} on PATH: CC=numapilot-gcc CXX=numapilot-g++ ./configure");
         }
         Links::Plain => eprintln!("numapilot: now build with this folder first on PATH: PATH={folder}:$PATH make"),
     }

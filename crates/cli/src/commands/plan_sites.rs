@@ -178,6 +178,7 @@ mod tests {
                 function: "main".into(),
                 file: "/src/a.f90".into(),
                 line,
+                column: 0,
                 inlined: false,
             }],
         };

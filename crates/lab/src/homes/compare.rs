@@ -91,7 +91,7 @@ impl Reason {
         match kind {
             ObjectKind::File | ObjectKind::Section => Some(Self::PageCache),
             ObjectKind::Stack if stack_end => Some(Self::ThreadStart),
-            ObjectKind::Heap | ObjectKind::Allocator if page % ARENA == 0 => Some(Self::ThreadStart),
+            ObjectKind::Heap | ObjectKind::Allocator if page.is_multiple_of(ARENA) => Some(Self::ThreadStart),
             _ => None,
         }
     }
