@@ -113,7 +113,11 @@ int main(void) {
     let second = site(&report, "second");
     // One page of 4096 has malloc's own words in it, and lies on main's node.
     assert!(number(second, "/remote/value") < 0.01, "{second}");
-    assert!(on(&report, "second").iter().all(|share| (share - 0.25).abs() < 0.05), "{second}");
+    // Each quarter lies on the node of the thread that uses it. (The quarters draw unequally: L3 tags of the first block are still there.)
+    for (node, share) in on(&report, "second").iter().enumerate() {
+        let from = number(second, &format!("/from_node/{node}/value"));
+        assert!(*share > 0.05 && (share - from).abs() < 0.01, "node {node}: {second}");
+    }
 }
 
 /// Fills `table` unseen in one thread, and reads it in four: all of it lies on the first's node.
