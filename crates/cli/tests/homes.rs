@@ -89,7 +89,7 @@ fn sees_faults() -> bool {
     // SAFETY: geteuid has no conditions and cannot fail.
     let sees = unsafe { libc::geteuid() } == 0 || paranoid.trim().parse::<i32>().is_ok_and(|level| level <= 1);
     if !sees {
-        eprintln!("NOT RUN: page-fault events are refused here");
+        numapilot_not_run::not_run!(PageFaultEvents, "kernel.perf_event_paranoid is {}", paranoid.trim());
     }
     sees
 }
