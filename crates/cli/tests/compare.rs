@@ -82,6 +82,7 @@ static void *work(void *argument) {
 }
 int main(void) {
     table = malloc(sizeof(long) * PIECES * LONGS);
+    for (long i = 0; i < (long)PIECES * LONGS; i++) table[i] = i;
     pthread_t threads[THREADS];
     for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, work, NULL);
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);

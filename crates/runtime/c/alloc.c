@@ -70,14 +70,11 @@ bool np_alloc_ready(void) {
 
 /* What an allocator gives back to the kernel with a block lies around it: glibc's heaps of threads are this large, and aligned to it. */
 #define GONE_WINDOW (64ul << 20)
-/* A call that gave memory back took at least a system call, which is longer than this (in ticks of the counter): only then is anything asked. */
-#if defined(__x86_64__)
-#define GONE_TICKS 700u
-#define GONE_TICKS_EMULATED 4000u
-#else
-#define GONE_TICKS 1u
-#define GONE_TICKS_EMULATED 1u
-#endif
+/* A call that gave memory back made a system call that does more than one that does nothing (emptying one page takes more than four times as long, unmapping it
+ * twelve: Linux 6.18 on Zen 5): only then is anything asked. Both scale with the machine, and with an emulator, so the shorter is measured at the start. */
+#define GONE_TIMES 2u
+#define GONE_TRIES 16u
+static uint64_t gone_ticks;
 
 static NP_COLD void settle_nested(struct np_tls *tls, struct np_slot *slot, const void *block) {
     uint32_t nested = tls->nested;
@@ -134,8 +131,8 @@ static void settle_heap(void) {
     if (end < high) np_pages_settle(end, high - end);
 }
 
-static NP_COLD void settle_gone(const void *block, uint64_t ticks) {
-    struct np_slot *slot = np_arena == NULL || (np_arena->emulated && ticks <= GONE_TICKS_EMULATED) ? NULL : np_slot_here();
+static NP_COLD void settle_gone(const void *block) {
+    struct np_slot *slot = np_arena == NULL ? NULL : np_slot_here();
     if (slot == NULL || !np_enter(slot)) return;
     np_pages_given_back((uintptr_t)block, GONE_WINDOW);
     settle_heap();
@@ -144,7 +141,7 @@ static NP_COLD void settle_gone(const void *block, uint64_t ticks) {
 
 void np_alloc_gone(const void *block, uint64_t began) {
     uint64_t ticks = np_ticks() - began;
-    if (np_unlikely(ticks > GONE_TICKS) && !np_track_only) settle_gone(block, ticks);
+    if (np_unlikely(ticks >= gone_ticks) && !np_track_only) settle_gone(block);
 }
 
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
@@ -366,8 +363,20 @@ static void put_mark(struct np_slot *slot, const char *text) {
     np_commit(slot, count);
 }
 
+static void measure_gone_ticks(void) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < GONE_TRIES; i++) {
+        uint64_t began = np_ticks();
+        NP_SYS0(SYS_getppid);
+        uint64_t took = np_ticks() - began;
+        if (took < least) least = took;
+    }
+    gone_ticks = GONE_TIMES * least;
+}
+
 /* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */
 void np_alloc_init(struct np_slot *slot) {
+    measure_gone_ticks();
     heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;

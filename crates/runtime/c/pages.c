@@ -274,8 +274,9 @@ static bool look_alone(const struct np_maps_line *line, void *context) {
 
 void np_pages_before_threads(struct np_slot *slot) {
     static bool is_done;
-    if (!np_sim.ready || np_sim.concurrent || np_sim.forked || is_done || np_arena->fault_events == NP_FAULTS_ALL) return;
-    is_done = true;
+    /* Relaxed: whoever sees a stale `false` would itself be a second thread, whose creator, by making it, let it see `is_done`. */
+    if (!np_load(np_sim.ready) || np_load(np_sim.concurrent) || np_load(np_sim.forked) || np_arena->fault_events == NP_FAULTS_ALL) return;
+    if (__atomic_exchange_n(&is_done, true, __ATOMIC_RELAXED)) return;
     struct alone alone = {slot, ALONE_PAGES_MAX};
     np_maps_each(look_alone, &alone);
 }
@@ -334,14 +335,17 @@ static void forget_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
 /* Asked of the kernel in one call. */
 #define SETTLED_PAGES 1024u
 
+typedef uint64_t __attribute__((may_alias)) eight_bytes;
+
 /* The next page of the part that has a home, or was read. */
 static uint64_t next_known(const uint8_t *bytes, uint64_t at, uint64_t count) {
-    while (at < count && (bytes[at] == 0 || is_policy(bytes[at]))) {
-        uint64_t eight;
-        while (at + 8 <= count && (memcpy(&eight, bytes + at, 8), eight == 0)) at += 8;
-        if (at < count && (bytes[at] == 0 || is_policy(bytes[at]))) at++;
+    /* Relaxed: other threads place pages meanwhile; whether a page that is just being placed counts makes no difference, as the kernel is asked next. */
+    for (; at < count; at++) {
+        while (((uintptr_t)(bytes + at) & 7) == 0 && at + 8 <= count && np_load(*(const eight_bytes *)(const void *)(bytes + at)) == 0) at += 8;
+        uint8_t byte = at < count ? np_load(bytes[at]) : 1;
+        if (byte != 0 && !is_policy(byte)) break;
     }
-    return at;
+    return at < count ? at : count;
 }
 
 static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {

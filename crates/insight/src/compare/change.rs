@@ -27,12 +27,17 @@ pub struct Repeated {
 pub enum Repeatability {
     /// By this share of the larger value.
     Relative(f64),
+    /// By this share of the larger value and so many nanoseconds more.
+    Time(f64, f64),
     /// By this much.
     Absolute(f64),
 }
 
 impl Repeatability {
-    /// Of run times, counts and latencies.
+    /// Of run times. Short runs differ by more than a share: threads' clocks keep within a window of 100 us of each other (`docs/virtual-time.md`), and each
+    /// start and each piece of work that threads race for may fall on either side of it. Ten windows are left for that.
+    pub const OF_RUN_TIMES: Repeatability = Repeatability::Time(0.05, 1e6);
+    /// Of counts and latencies.
     pub const OF_AMOUNTS: Repeatability = Repeatability::Relative(0.05);
     /// Of shares and of the imbalance of controllers.
     pub const OF_SHARES: Repeatability = Repeatability::Absolute(0.03);
@@ -40,6 +45,7 @@ impl Repeatability {
     fn between(self, before: f64, after: f64) -> f64 {
         match self {
             Repeatability::Relative(share) => share * before.abs().max(after.abs()),
+            Repeatability::Time(share, nanoseconds) => share * before.abs().max(after.abs()) + nanoseconds,
             Repeatability::Absolute(amount) => amount,
         }
     }
@@ -204,6 +210,10 @@ mod tests {
             (ChangeVerdict::Better, ChangeVerdict::Worse)
         );
         assert_eq!(of(1000.0, 996.0).untold, Some(50.0));
+        let short = Change::of(one(3.4e6), one(4.0e6), Repeatability::OF_RUN_TIMES);
+        assert_eq!((short.verdict, short.untold), (ChangeVerdict::NoEvidence, Some(1.2e6)));
+        let long = Change::of(one(3.4e8), one(4.0e8), Repeatability::OF_RUN_TIMES);
+        assert_eq!(long.verdict, ChangeVerdict::Worse);
         let shares = Change::of(one(0.50), one(0.48), Repeatability::OF_SHARES);
         assert_eq!((shares.verdict, shares.untold), (ChangeVerdict::NoEvidence, Some(0.03)));
     }

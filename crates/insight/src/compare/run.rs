@@ -36,7 +36,8 @@ impl Metric {
     pub fn repeatability(self) -> Repeatability {
         match self {
             Metric::RemoteShare | Metric::Imbalance => Repeatability::OF_SHARES,
-            Metric::RunTime | Metric::Accesses | Metric::Latency => Repeatability::OF_AMOUNTS,
+            Metric::RunTime => Repeatability::OF_RUN_TIMES,
+            Metric::Accesses | Metric::Latency => Repeatability::OF_AMOUNTS,
         }
     }
 }
