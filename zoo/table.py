@@ -1,4 +1,4 @@
-"""The table of results: as text, as JSON, and as docs/zoo.md (its head is kept in head.md). Pure but for reading that head."""
+"""The table of results: as text, as JSON, and as docs/zoo.md (its head is kept in page.md.in). Pure but for reading that head."""
 
 import re
 

@@ -5,7 +5,11 @@ import { h, type Child } from "../dom";
 import { count, percent, plural, timeNs } from "../format";
 import type { Context, View } from "../view";
 
-const ORIGINS = { simulated: "simulated", measured: "real hardware", "other-host": "a model that was not simulated: the program ran on the recording host as it is" };
+const ORIGINS = {
+    simulated: "simulated",
+    measured: "real hardware",
+    "other-host": "a model that was not simulated: the program ran on the recording host as it is",
+};
 
 export function about(context: Context): View {
     const { model } = context;
