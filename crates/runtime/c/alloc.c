@@ -72,7 +72,7 @@ bool np_alloc_ready(void) {
 #define GONE_WINDOW (64ul << 20)
 /* A call that gave memory back made a system call that does more than one that does nothing (emptying one page takes more than four times as long, unmapping it
  * twelve: Linux 6.18 on Zen 5): only then is anything asked. Both scale with the machine, and with an emulator, so the shorter is measured at the start. */
-#define GONE_TIMES 2u
+#define GONE_TIMES 3u
 #define GONE_TRIES 16u
 static uint64_t gone_ticks;
 

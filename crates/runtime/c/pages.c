@@ -423,11 +423,10 @@ void np_pages_given_back(uintptr_t block, size_t window) {
     uint64_t first = low >> NP_PAGE_SHIFT, pages = window >> NP_PAGE_SHIFT;
     const uint8_t *bytes = byte_of(first, false); /* leaves are larger, and aligned */
     if (bytes == NULL) return;
-    while (pages > 0) { /* in whole words where they are empty: the window is a multiple */
-        uint64_t eight;
-        while (pages % 8 == 0 && pages > 0 && (memcpy(&eight, bytes + pages - 8, 8), eight == 0)) pages -= 8;
-        if (pages == 0 || (bytes[pages - 1] != 0 && !is_policy(bytes[pages - 1]))) break;
-        pages--;
+    for (; pages > 0; pages--) { /* in whole words where they are empty: the window is a multiple; relaxed, as in next_known */
+        while (pages % 8 == 0 && pages > 0 && np_load(*(const eight_bytes *)(const void *)(bytes + pages - 8)) == 0) pages -= 8;
+        uint8_t byte = pages > 0 ? np_load(bytes[pages - 1]) : 1;
+        if (byte != 0 && !is_policy(byte)) break;
     }
     if (pages > 0 && (is_gone(block >> NP_PAGE_SHIFT) || is_gone(first + pages - 1))) np_pages_settle(low, window);
 }
