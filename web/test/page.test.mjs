@@ -236,7 +236,8 @@ test("what the page works out under a filter is what the report says of it", asy
 
 test("tables sort and search, and the link remembers both", async () => {
     const { page, done } = await open("streamcluster.html");
-    const first = () => page.locator(".objects tbody tr .name").first().innerText();
+    // Stacks of threads reserve more than the largest block has, and are listed where a sample happened to meet one.
+    const first = async () => (await page.locator(".objects tbody tr .name").allInnerTexts()).filter((name) => !name.startsWith("stack"))[0];
     await page.locator(".objects button.sort", { hasText: "Peak size" }).click();
     await drawn(page);
     assert.equal(await first(), "block");

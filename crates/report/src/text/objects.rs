@@ -39,8 +39,9 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
 }
 
 const LEGEND: &str = "PEAK: most bytes of it live at one moment. All else in %. SHARE of all memory accesses (± half the 95 % \
-    interval), of all REMote ones; LOCal part of the object's own. Of its remote accesses, avoidable by PINning the allocating thread, by allocating ELSEwhere on one node. FROM, \
-    ON: its accesses by accessing and by home node. OWN: by the allocating thread; 1ST: by it before anybody else's.";
+    interval), of all REMote ones; LOCal part of the object's own. Of its remote accesses, avoidable by PINning the \
+    allocating thread, by allocating ELSEwhere on one node. FROM, ON: its accesses by accessing and by home node. OWN: by \
+    the allocating thread; 1ST: by it before anybody else's.";
 
 /// Which columns the width has room for: narrow terminals lose the per-node ones first, then what could be avoided.
 struct Columns<'a> {
