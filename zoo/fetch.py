@@ -4,10 +4,16 @@ apt gets a list of sources and a folder of states of its own, made from what the
 mirror is named here.
 """
 
+import functools
 import os
 import re
 import shutil
 import subprocess
+
+
+# Debian's suites beside the system's own, for packages that its mirror does not have as a whole.
+SUITES = ("oldstable", "stable", "testing", "unstable")
+UPSTREAM = " (upstream alone)"
 
 
 class Failed(Exception):
@@ -28,8 +34,8 @@ def run(command, cwd=None):
     return done.stdout
 
 
-def source_lines(targets):
-    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each.
+def source_lines(targets, suites=()):
+    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each; and for Debian's other suites on those mirrors.
 
     Debian's and Ubuntu's own archives only.
     """
@@ -38,8 +44,31 @@ def source_lines(targets):
         kind, origin, mirror, release, component, keyring = target.split("|")
         if kind == "Packages" and origin in ("Debian", "Ubuntu"):
             options = f"[signed-by={keyring}] " if keyring else ""
-            lines.add(f"deb-src {options}{mirror} {release} {component}")
+            # A release with a hyphen is an addition to another one, often on a mirror of its own.
+            others = suites if origin == "Debian" and "-" not in release else ()
+            lines.update(f"deb-src {options}{mirror} {one} {component}" for one in (release, *others))
     return sorted(lines)
+
+
+def releases(targets):
+    """The releases that the system itself uses."""
+    return {line.split("|")[3] for line in targets.splitlines() if line.startswith("Packages|")}
+
+
+def newer(one, other):
+    return subprocess.run(["dpkg", "--compare-versions", one, "gt", other], check=False).returncode == 0
+
+
+def candidates(listed, source, own):
+    """Versions in the order in which they are tried, of what `apt-cache madison` listed: those of the system's own releases, newest first, then the others, nearest first."""
+    mine, others = set(), set()
+    for line in listed.splitlines():
+        name, version, where = (part.strip() for part in line.split("|"))
+        if name == source and where.endswith(" Sources"):
+            release = where.split()[1].split("/")[0]
+            (mine if release in own else others).add(version)
+    order = functools.cmp_to_key(lambda a, b: 1 if newer(a, b) else -1 if newer(b, a) else 0)
+    return sorted(mine, key=order, reverse=True) + sorted(others - mine, key=order)
 
 
 class Archive:
@@ -47,6 +76,7 @@ class Archive:
 
     def __init__(self, folder):
         self.folder = os.path.abspath(folder)
+        self.own = set()
         for part in ("state/lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(self.folder, part), exist_ok=True)
         self.options = []
@@ -59,47 +89,98 @@ class Archive:
         for option in ("Dir::Etc::SourceParts=/dev/null", "Acquire::Languages=none", "Acquire::Retries=3", "APT::Sandbox::User=", "Debug::NoLocking=true"):
             self.options += ["-o", option]
 
-    def update(self):
-        """Fetches the lists of sources, where there are none yet."""
-        path = os.path.join(self.folder, "sources.list")
-        if os.path.exists(path) and any(name.endswith("_Sources") for name in os.listdir(os.path.join(self.folder, "state/lists"))):
-            return
+    def targets(self):
+        """What the system's apt is configured to use, as for `source_lines`."""
         keyrings = {"Debian": "/usr/share/keyrings/debian-archive-keyring.gpg", "Ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg"}
         listed = run(["apt-get", "indextargets", "--format", "$(IDENTIFIER)|$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"])
         if not listed.strip():
             raise Failed("apt knows no packages here; run `apt-get update` as root first")
-        targets = []
+        found = []
         for target in listed.splitlines():
             keyring = keyrings.get(target.split("|")[1], "")
-            targets.append(target + "|" + (keyring if os.path.exists(keyring) else ""))
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join(source_lines("\n".join(targets))) + "\n")
-        run(["apt-get", *self.options, "-q", "update"])
+            found.append(target + "|" + (keyring if os.path.exists(keyring) else ""))
+        return "\n".join(found)
 
-    def version(self, source):
-        """The newest version of a source package."""
-        text = run(["apt-cache", *self.options, "showsrc", source])
-        versions = [line.split()[1] for line in text.splitlines() if line.startswith("Version: ")]
+    def update(self):
+        """Fetches the lists of sources, once for each configuration: of the system's releases and, where the mirror has them, of Debian's other suites."""
+        targets = self.targets()
+        self.own = releases(targets)
+        wanted, fewer = ("".join(line + "\n" for line in source_lines(targets, suites)) for suites in (SUITES, ()))
+        path, done = os.path.join(self.folder, "sources.list"), os.path.join(self.folder, "updated")
+        if read(path) in (wanted, fewer) and read(done) == wanted:
+            return
+        for text in (wanted, fewer):
+            write(path, text)
+            try:
+                run(["apt-get", *self.options, "-q", "update"])
+                break
+            except Failed:
+                if text == fewer:
+                    raise
+        write(done, wanted)
+
+    def fetch(self, source, folder):
+        """Downloads the package into `folder`, checked against its signed list, and tells its version.
+
+        A mirror may lack files that its lists name. So the first version is taken that it has as a whole, and where there is none the first whose upstream archive it has: without
+        Debian's patches, which the version says.
+        """
+        if os.path.isdir(folder):
+            return read(os.path.join(folder, "version"))
+        versions = candidates(run(["apt-cache", *self.options, "madison", source]), source, self.own)
         if not versions:
             raise Failed(f"{source}: Debian has no such source package")
-        newest = versions[0]
-        for one in versions[1:]:
-            if subprocess.run(["dpkg", "--compare-versions", one, "gt", newest], check=False).returncode == 0:
-                newest = one
-        return newest
+        work, first = folder + ".part", None
+        for more, note in (([], ""), (["--tar-only"], UPSTREAM)):
+            for version in versions:
+                shutil.rmtree(work, ignore_errors=True)
+                os.makedirs(work)
+                try:
+                    run(["apt-get", "source", *self.options, "-q", "--only-source", "--download-only", *more, f"{source}={version}"], cwd=work)
+                except Failed as error:
+                    first = first or error
+                    continue
+                write(os.path.join(work, "version"), version + note)
+                os.replace(work, folder)
+                return version + note
+        shutil.rmtree(work, ignore_errors=True)
+        raise Failed(f"the mirror has the files of none of {', '.join(versions)}: {first}")
 
-    def unpack(self, source, version, folder):
-        """Downloads the package, checks it against its signed list, and unpacks it as `folder`, with Debian's patches."""
+    def unpack(self, archive, folder):
+        """Unpacks what `fetch` downloaded as `folder`, with Debian's patches where it has them."""
         if os.path.isdir(folder):
             return
         work = folder + ".part"
         shutil.rmtree(work, ignore_errors=True)
         os.makedirs(work)
-        run(["apt-get", *self.options, "-q", "--only-source", "--download-only", "source", f"{source}={version}"], cwd=work)
-        dsc = [name for name in os.listdir(work) if name.endswith(".dsc")]
-        run(["dpkg-source", "--no-check", "-x", os.path.join(work, dsc[0]), os.path.join(work, "tree")])
-        os.replace(os.path.join(work, "tree"), folder)
+        tree = os.path.join(work, "tree")
+        names = sorted(os.listdir(archive))
+        dsc = [name for name in names if name.endswith(".dsc")]
+        if dsc and not read(os.path.join(archive, "version")).endswith(UPSTREAM):
+            run(["dpkg-source", "--no-check", "-x", os.path.join(archive, dsc[0]), tree])
+        else:
+            os.makedirs(tree)
+            tar = next(name for name in names if ".orig.tar." in name and not name.endswith(".asc"))
+            run(["tar", "-C", tree, "--no-same-owner", "-xf", os.path.join(archive, tar)])
+            inside = os.listdir(tree)
+            if len(inside) == 1:
+                tree = os.path.join(tree, inside[0])
+        os.replace(tree, folder)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def read(path):
+    """A file's text; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def missing(packages):

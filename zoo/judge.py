@@ -4,7 +4,7 @@ import csv
 import math
 
 # What the recorder dropped, or could not make sense of. The others of `losses` are unknowns, not losses.
-LOST = ("ring_full", "no_slot", "stopped", "stack_table", "damaged_chunks", "torn_chunks", "inconsistent_records")
+LOST = ("ring_full", "no_slot", "stopped", "after_end", "stack_table", "damaged_chunks", "torn_chunks", "inconsistent_records")
 # At least this share of the accesses has an object.
 WITH_OBJECT_MIN = 0.99
 # Of the accesses: so many may lie beyond what both engines' intervals allow, beside what two recordings by one engine differ by.
@@ -132,6 +132,11 @@ def agreement(one, other):
         if by_share + by_home > 0.002:
             blame.append((round(by_share + by_home, 4), site))
     return {"shares": shares, "homes": homes, "blame": sorted(blame, reverse=True)[:5]}
+
+
+def below(run):
+    """Whether the plain percentage is below the least share, be it for few samples."""
+    return run["with_object"] is not None and run["with_object"] < WITH_OBJECT_MIN
 
 
 def blind(run):

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, FOLDER)
@@ -60,6 +61,43 @@ class Fetch(unittest.TestCase):
         self.assertEqual(fetch.source_lines(listed), ["deb-src [signed-by=/k.gpg] http://mirror/debian/ bookworm main"])
 
 
+    def test_other_suites_of_the_same_mirror_are_asked_for_debian_alone(self):
+        listed = "Packages|Debian|http://m/|bookworm|main|\nPackages|Debian|http://m/|bookworm-updates|main|\nPackages|Ubuntu|http://u/|noble|main|"
+        lines = fetch.source_lines(listed, ("stable",))
+        self.assertEqual(lines, [f"deb-src {rest} main" for rest in ("http://m/ bookworm", "http://m/ bookworm-updates", "http://m/ stable", "http://u/ noble")])
+
+    def test_the_systems_own_versions_come_first_and_packages_of_other_names_never(self):
+        rows = (("pigz", "2.8-1", "trixie/main"), ("pigz", "2.6-1", "bookworm/main"), ("pigz", "2.8-2", "sid/main"), ("pigz", "2.6-1+deb12u1", "bookworm/main"), ("other", "9", "bookworm/main"))
+        listed = "".join(f" {name} | {version} | http://m {where} Sources\n" for name, version, where in rows)
+        self.assertEqual(fetch.candidates(listed, "pigz", {"bookworm"}), ["2.6-1+deb12u1", "2.6-1", "2.8-1", "2.8-2"])
+
+    def archive(self, folder, refused):
+        """An archive whose mirror has what `refused` does not name."""
+        def run(command, cwd=None):
+            if command[0] == "apt-cache":
+                return "p | 1-1 | m bookworm/main Sources\np | 2-1 | m sid/main Sources\n"
+            tried = (command[-1], "--tar-only" in command)
+            if tried in refused:
+                raise fetch.Failed(f"404 {tried}")
+            return ""
+
+        archive = fetch.Archive(folder)
+        archive.own = {"bookworm"}
+        return archive, run
+
+    def test_a_version_that_the_mirror_lacks_gives_way_to_the_next_and_to_upstreams_alone_at_last(self):
+        first, second, bare = ("p=1-1", False), ("p=2-1", False), ("p=1-1", True)
+        for refused, version in (((), "1-1"), ((first,), "2-1"), ((first, second), "1-1 (upstream alone)"), ((first, second, bare), "2-1 (upstream alone)")):
+            with tempfile.TemporaryDirectory() as folder:
+                archive, run = self.archive(folder, refused)
+                with unittest.mock.patch.object(fetch, "run", run):
+                    self.assertEqual(archive.fetch("p", os.path.join(folder, "archive")), version)
+        with tempfile.TemporaryDirectory() as folder:
+            archive, run = self.archive(folder, (first, second, bare, ("p=2-1", True)))
+            with unittest.mock.patch.object(fetch, "run", run), self.assertRaisesRegex(fetch.Failed, "has the files of none of 1-1, 2-1: 404"):
+                archive.fetch("p", os.path.join(folder, "archive"))
+
+
 class Steps(unittest.TestCase):
     def test_a_command_that_does_not_end_is_ended_and_said(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,13 +148,15 @@ class Judge(unittest.TestCase):
     def test_every_check_can_fail(self):
         good = {"instrument": run(), "track": run(with_object=None)}
         self.assertEqual(judge.verdicts(program(**good))[1], [])
-        for wrong in ({"same_output": False, "differing": ["stdout"]}, {"lost": {"ring_full": 3}}, {"with_object": 0.9}, {"failed": "ended with -11"}):
+        for wrong in ({"same_output": False, "differing": ["stdout"]}, {"lost": {"ring_full": 3}}, {"lost": {"after_end": 1}}, {"with_object": 0.9}, {"failed": "ended with -11"}):
             checks, problems = judge.verdicts(program(instrument=run(**wrong)))
             self.assertEqual((checks["instrument"], len(problems)), (False, 1), wrong)
 
     def test_few_samples_do_not_prove_that_objects_are_missing(self):
         self.assertTrue(judge.blind(run(with_object=0.95, samples=1000)))
         self.assertFalse(judge.blind(run(with_object=0.95, samples=20)))
+        self.assertEqual([table.marked(run(with_object=share, samples=20)) for share in (0.95, 0.99)], ["95*", "99"])
+        self.assertIn("`instrument`: at least 99 % of the samples with an object, plainly: 0 of 1", table.sentences([program(instrument=run(with_object=0.95, samples=20))]))
 
     def test_a_report_without_accesses_has_no_share_of_objects(self):
         losses = dict.fromkeys((*judge.LOST, "accesses_without_object", "accesses_without_home"), 0)

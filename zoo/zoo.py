@@ -40,8 +40,10 @@ def revision(root):
 class Zoo:
     """One binary, one store."""
 
-    def __init__(self, root, numapilot, folder, jobs, engines, of_revision=""):
+    def __init__(self, root, numapilot, folder, jobs, engines, of_revision="", limit_s=float("inf")):
         self.root, self.store, self.jobs, self.engines = root, store.Store(folder), jobs, engines
+        # Of every step that starts the program or its build, beside the step's own.
+        self.limit_s = limit_s
         self.numapilot = os.path.abspath(numapilot)
         if not os.access(self.numapilot, os.X_OK):
             sys.exit(f"zoo: {numapilot}: no such program; `make build` makes it")
@@ -111,15 +113,17 @@ class Zoo:
         with self.packages:
             self.archive.update()
             fetch.install(program.needs)
-            version = self.archive.version(program.source)
+            archive = self.store.path("programs", program.name, "archive")
+            os.makedirs(os.path.dirname(archive), exist_ok=True)
+            version = self.archive.fetch(program.source, archive)
             for variant in ("native", "instrument"):
-                self.archive.unpack(program.source, version, self.store.tree(program.name, variant))
+                self.archive.unpack(archive, self.store.tree(program.name, variant))
         return {"version": version}
 
     def build(self, program, variant):
         tree = self.store.tree(program.name, variant)
         log = self.store.path("programs", program.name, f"build-{variant}.log")
-        took = steps.run(["sh", "-ec", "exec 2>&1\n" + program.build], tree, self.environment(program.name, variant), log, log + ".err", BUILD_LIMIT_S, nice=19)
+        took = steps.run(["sh", "-ec", "exec 2>&1\n" + program.build], tree, self.environment(program.name, variant), log, log + ".err", min(BUILD_LIMIT_S, self.limit_s), nice=19)
         if took.status != 0:
             raise Failed(f"build failed ({took.problem or took.status}): {steps.tail(log)}")
         return {"wall_s": round(took.wall_s, 1), "cpu_s": round(took.cpu_s, 1)}
@@ -130,7 +134,7 @@ class Zoo:
         os.makedirs(folder)
         log = self.store.path("programs", program.name, "input.log")
         script = "exec 2>&1\n" + (program.input or ":")
-        took = steps.run(["sh", "-ec", script], folder, self.environment(program.name, "native"), log, log + ".err", INPUT_LIMIT_S)
+        took = steps.run(["sh", "-ec", script], folder, self.environment(program.name, "native"), log, log + ".err", min(INPUT_LIMIT_S, self.limit_s))
         if took.status != 0:
             raise Failed(f"input failed ({took.problem or took.status}): {steps.tail(log)}")
         return {}
@@ -153,7 +157,7 @@ class Zoo:
             machine = [] if kind == "track" else ["--machine", MACHINE, "--seed", str(SEED.get(engine, 1))]
             command = [self.numapilot, "record", "--quiet", "-o", trace, "--engine", kind, *machine, "--", *command]
         stdout, stderr = os.path.join(out, "stdout"), os.path.join(folder, "stderr")
-        arguments = (out, environment, stdout, stderr, LIMIT_S[engine])
+        arguments = (out, environment, stdout, stderr, min(LIMIT_S[engine], self.limit_s))
         took = steps.run_with_client(command, program.client, *arguments) if program.client else steps.run(command, *arguments)
         if took.status != 0:
             raise Failed(f"{took.problem or f'ended with {took.status}'}: {steps.tail(stderr)}")
@@ -217,7 +221,9 @@ class Zoo:
         source = self.step(program, results, "source", store.key_of(program.source, program.needs), lambda: self.fetch(program))
         if source["failed"]:
             return results
-        keys = {"native": store.key_of(program.build, source["version"]), "instrument": store.key_of(program.build, source["version"], self.callouts())}
+        # Their debug information names the folder in which they were built, and `emulate` reads sources there.
+        keys = {variant: store.key_of(program.build, source["version"], self.store.tree(program.name, variant)) for variant in ("native", "instrument")}
+        keys["instrument"] = store.key_of(keys["instrument"], self.callouts())
         for variant in ("native", "instrument"):
             name = f"build-{variant}"
             if name in results and results[name]["key"] != keys[variant]:
