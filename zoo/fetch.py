@@ -35,9 +35,9 @@ def run(command, cwd=None):
 
 
 def source_lines(targets, suites=()):
-    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each; and for Debian's other suites on those mirrors.
+    """`deb-src` lines for what `apt-get indextargets` listed as `kind|origin|mirror|release|component|keyring`, a line each.
 
-    Debian's and Ubuntu's own archives only.
+    Debian's and Ubuntu's own archives only; of Debian's, on the same mirrors, other `suites`, too.
     """
     lines = set()
     for target in targets.splitlines():
@@ -60,7 +60,10 @@ def newer(one, other):
 
 
 def candidates(listed, source, own):
-    """Versions in the order in which they are tried, of what `apt-cache madison` listed: those of the system's own releases, newest first, then the others, nearest first."""
+    """Versions of what `apt-cache madison` listed, in the order in which they are tried.
+
+    Those of the system's own releases come first, newest first, then the others, nearest first.
+    """
     mine, others = set(), set()
     for line in listed.splitlines():
         name, version, where = (part.strip() for part in line.split("|"))
@@ -122,8 +125,8 @@ class Archive:
     def fetch(self, source, folder):
         """Downloads the package into `folder`, checked against its signed list, and tells its version.
 
-        A mirror may lack files that its lists name. So the first version is taken that it has as a whole, and where there is none the first whose upstream archive it has: without
-        Debian's patches, which the version says.
+        A mirror may lack files that its lists name. So the first version is taken that it has as a whole, and where there is none the first whose upstream
+        archive it has: without Debian's patches, which the version says.
         """
         if os.path.isdir(folder):
             return read(os.path.join(folder, "version"))

@@ -107,7 +107,8 @@ def as_page(head, everything, machine, homes):
     hardware = f"{machine['cpu']}, {machine['cores']} CPUs, {machine['memory_gib']} GiB"
     lines += [f"Taken on {machine['date']}: {hardware}, {machine['system']}, Linux {machine['kernel']}; {machine['load']}", ""]
     lines += ["- " + sentence for sentence in sentences(everything)]
-    lines += ["", "Three values are those of `instrument`, `emulate`, `track`; `*` marks a plain percentage below 99 %, be it one that few samples leave open.", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
+    lines += ["", "Three values are those of `instrument`, `emulate`, `track`; `*` marks a plain percentage below 99 %, be it one that few samples leave open."]
+    lines += ["", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     failures = []
     for results in everything:
         cells, problems = row(results)

@@ -63,12 +63,12 @@ class Fetch(unittest.TestCase):
 
     def test_other_suites_of_the_same_mirror_are_asked_for_debian_alone(self):
         listed = "Packages|Debian|http://m/|bookworm|main|\nPackages|Debian|http://m/|bookworm-updates|main|\nPackages|Ubuntu|http://u/|noble|main|"
-        lines = fetch.source_lines(listed, ("stable",))
-        self.assertEqual(lines, [f"deb-src {rest} main" for rest in ("http://m/ bookworm", "http://m/ bookworm-updates", "http://m/ stable", "http://u/ noble")])
+        asked = ("http://m/ bookworm", "http://m/ bookworm-updates", "http://m/ stable", "http://u/ noble")
+        self.assertEqual(fetch.source_lines(listed, ("stable",)), [f"deb-src {one} main" for one in asked])
 
     def test_the_systems_own_versions_come_first_and_packages_of_other_names_never(self):
-        rows = (("pigz", "2.8-1", "trixie/main"), ("pigz", "2.6-1", "bookworm/main"), ("pigz", "2.8-2", "sid/main"), ("pigz", "2.6-1+deb12u1", "bookworm/main"), ("other", "9", "bookworm/main"))
-        listed = "".join(f" {name} | {version} | http://m {where} Sources\n" for name, version, where in rows)
+        rows = ("pigz | 2.8-1 | m trixie/main", "pigz | 2.6-1 | m bookworm/main", "pigz | 2.8-2 | m sid/main", "pigz | 2.6-1+deb12u1 | m bookworm/main")
+        listed = "".join(f" {row} Sources\n" for row in (*rows, "other | 9 | m bookworm/main"))
         self.assertEqual(fetch.candidates(listed, "pigz", {"bookworm"}), ["2.6-1+deb12u1", "2.6-1", "2.8-1", "2.8-2"])
 
     def archive(self, folder, refused):
@@ -148,7 +148,8 @@ class Judge(unittest.TestCase):
     def test_every_check_can_fail(self):
         good = {"instrument": run(), "track": run(with_object=None)}
         self.assertEqual(judge.verdicts(program(**good))[1], [])
-        for wrong in ({"same_output": False, "differing": ["stdout"]}, {"lost": {"ring_full": 3}}, {"lost": {"after_end": 1}}, {"with_object": 0.9}, {"failed": "ended with -11"}):
+        other, losses = {"same_output": False, "differing": ["stdout"]}, ({"lost": {name: 1}} for name in judge.LOST)
+        for wrong in (other, *losses, {"with_object": 0.9}, {"failed": "ended with -11"}):
             checks, problems = judge.verdicts(program(instrument=run(**wrong)))
             self.assertEqual((checks["instrument"], len(problems)), (False, 1), wrong)
 
@@ -156,7 +157,8 @@ class Judge(unittest.TestCase):
         self.assertTrue(judge.blind(run(with_object=0.95, samples=1000)))
         self.assertFalse(judge.blind(run(with_object=0.95, samples=20)))
         self.assertEqual([table.marked(run(with_object=share, samples=20)) for share in (0.95, 0.99)], ["95*", "99"])
-        self.assertIn("`instrument`: at least 99 % of the samples with an object, plainly: 0 of 1", table.sentences([program(instrument=run(with_object=0.95, samples=20))]))
+        said = table.sentences([program(instrument=run(with_object=0.95, samples=20))])
+        self.assertIn("`instrument`: at least 99 % of the samples with an object, plainly: 0 of 1", said)
 
     def test_a_report_without_accesses_has_no_share_of_objects(self):
         losses = dict.fromkeys((*judge.LOST, "accesses_without_object", "accesses_without_home"), 0)

@@ -123,7 +123,8 @@ class Zoo:
     def build(self, program, variant):
         tree = self.store.tree(program.name, variant)
         log = self.store.path("programs", program.name, f"build-{variant}.log")
-        took = steps.run(["sh", "-ec", "exec 2>&1\n" + program.build], tree, self.environment(program.name, variant), log, log + ".err", min(BUILD_LIMIT_S, self.limit_s), nice=19)
+        script, limit_s = "exec 2>&1\n" + program.build, min(BUILD_LIMIT_S, self.limit_s)
+        took = steps.run(["sh", "-ec", script], tree, self.environment(program.name, variant), log, log + ".err", limit_s, nice=19)
         if took.status != 0:
             raise Failed(f"build failed ({took.problem or took.status}): {steps.tail(log)}")
         return {"wall_s": round(took.wall_s, 1), "cpu_s": round(took.cpu_s, 1)}
