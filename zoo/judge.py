@@ -1,7 +1,9 @@
 """What a run of the zoo is judged by. Pure: from reports and samples to figures and verdicts; docs/zoo.md states the criteria."""
 
 import csv
+import json
 import math
+import os
 
 # What the recorder dropped, or could not make sense of. The others of `losses` are unknowns, not losses.
 LOST = ("ring_full", "no_slot", "stopped", "after_end", "stack_table", "damaged_chunks", "torn_chunks", "inconsistent_records")
@@ -13,6 +15,8 @@ Z = 1.959_964
 # Block copies are accounted to the program's code by `instrument`, and seen in the C library by `emulate`.
 COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy", "bcopy", "bzero")
 SITES_KEPT = 40
+# Of what `seen` answers: recordings are made anew when it changes.
+SEEN = 2
 
 
 def differing(outputs):
@@ -43,9 +47,33 @@ def site_name(site):
     return f"{site['kind']} {site['name']} {site['place'] or ''}".strip()
 
 
-def is_own(row):
-    """Whether the access was made by code that the wrapper compiled (it has lines; libraries of the system have none), or copies a block for it."""
-    return bool(row["file"]) or any(name in row["function"] for name in COPIES)
+def ranges_of(symbols):
+    """Where a library has its block copies: first and last offset of each, from `readelf -sW` of its symbols."""
+    found = []
+    for line in symbols.splitlines():
+        words = line.split()
+        if len(words) >= 8 and words[3] == "FUNC" and words[2] != "0" and any(name in words[7] for name in COPIES):
+            found.append((int(words[1], 16), int(words[1], 16) + int(words[2], 0) - 1))
+    return sorted(set(found))
+
+
+def callers(stacks):
+    """Who called what each call stack ends in: the second function of `frames`, by stack, from the table of stacks (CSV)."""
+    frames = {row["stack"]: json.loads(row["frames"]) for row in csv.DictReader(stacks.splitlines())}
+    return {stack: names[1] for stack, names in frames.items() if len(names) > 1}
+
+
+def is_own(row, copies=(), caller="", foreign=frozenset()):
+    """Whether the access was made by code that the wrapper compiled (it has lines), or copies a block for it.
+
+    Libraries of the system have no lines, or, from a debug package, relative paths. `copies` are the ranges of the C library's block copies:
+    it does not name them. `foreign` are functions that libraries offer: what these and nameless ones have copied is not the program's own.
+    """
+    if os.path.isabs(row["file"]):
+        return True
+    library, _, offset = row["function"].rpartition("+0x")
+    unnamed = library == "libc.so.6" and any(first <= int(offset, 16) <= last for first, last in copies)
+    return (unnamed or any(name in row["function"] for name in COPIES)) and "+0x" not in caller and caller not in foreign
 
 
 def wilson(share, count):
@@ -75,7 +103,7 @@ def interval(total, squares, part, part_squares):
     return [share, *wilson(share, count)]
 
 
-def seen(rows, sites):
+def seen(rows, sites, copies=(), by_stack=None, foreign=frozenset()):
     """Shares of sites and of their homes, over the accesses by the program's own code: from the table of accesses (CSV).
 
     The answer: share of all accesses that this is; by site its share, and by node of home its share, each with interval.
@@ -84,7 +112,7 @@ def seen(rows, sites):
     for row in csv.DictReader(rows.splitlines()):
         weight = float(row["weight"])
         everything += weight
-        if row["site"] and is_own(row):
+        if row["site"] and is_own(row, copies, (by_stack or {}).get(row.get("stack"), ""), foreign):
             line = int(row["address"]) >> 6
             lines[line] = lines.get(line, 0.0) + weight
             kept.append((sites.get(row["site"], "?"), row["home"], line, weight))

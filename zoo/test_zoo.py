@@ -124,6 +124,17 @@ class Judge(unittest.TestCase):
         self.assertEqual(seen["sites"]["heap a"]["share"][0], 0.5)
         self.assertEqual(seen["sites"]["heap a"]["homes"]["1"][0], 0.5)
 
+    def test_block_copies_that_the_library_does_not_name_are_the_programs_own(self):
+        symbols = " 5501: 0000000000000100    16 FUNC    LOCAL  DEFAULT   16 __memset_avx2\n 5502: 0000000000000200    16 FUNC    LOCAL  DEFAULT   16 qsort\n"
+        copies = judge.ranges_of(symbols)
+        self.assertEqual(copies, [(0x100, 0x10F)])
+        own = lambda function, file="": judge.is_own({"function": function, "file": file}, copies)
+        self.assertTrue(own("libc.so.6+0x10f") and own("main", "/x.c"))
+        copied = {"function": "libc.so.6+0x100", "file": ""}
+        self.assertEqual([judge.is_own(copied, copies, caller, {"deflate"}) for caller in ("main", "", "deflate", "libz.so.1+0x5")], [True, True, False, False])
+        self.assertEqual(judge.callers('stack,frames\r\n7,"[""memcpy"",""deflate""]"\r\n8,"[""main""]"\r\n'), {"7": "deflate"})
+        self.assertFalse(own("libc.so.6+0x110") or own("other+0x10f") or own("malloc", "./malloc/malloc.c"))
+
     def test_samples_of_one_line_are_one_draw(self):
         def width(step):
             rows = samples(*((64 * (n * step // 64), 0, 1 + n % 2, 8, "f", "/x.c") for n in range(1000)))

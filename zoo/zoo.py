@@ -37,6 +37,28 @@ def revision(root):
     return done.stdout.strip() or "unknown"
 
 
+def copies_of_libc():
+    """Ranges of the C library's block copies, from its debug package (libc6-dbg): the library itself does not name them. Empty without it."""
+    known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    library = next((line.split()[-1] for line in known.splitlines() if "libc.so.6 " in line and "x86-64" in line), "")
+    notes = subprocess.run(["readelf", "-n", library], capture_output=True, text=True, check=False).stdout
+    build_id = notes.partition("Build ID: ")[2].split("\n")[0].strip()
+    path = f"/usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+    return judge.ranges_of(subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=False).stdout)
+
+
+def offered(program, folder):
+    """Functions that the libraries of its programs offer."""
+    names = set()
+    for word in program.run:
+        path = os.path.join(folder, word)
+        libraries = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout if os.path.isfile(path) else ""
+        for library in (words[2] for line in libraries.splitlines() if len(words := line.split()) > 2 and words[1] == "=>"):
+            symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True, check=False).stdout
+            names.update(line.split()[-1].partition("@")[0] for line in symbols.splitlines() if len(line.split()) == 3)
+    return names
+
+
 class Zoo:
     """One binary, one store."""
 
@@ -53,6 +75,7 @@ class Zoo:
         # One apt, one dpkg at a time.
         self.packages = threading.Lock()
         self.compilers = self.wrappers()
+        self.copies = copies_of_libc()
 
     def say(self, text):
         with self.lock:
@@ -63,8 +86,11 @@ class Zoo:
         made = {}
         for variable, language, plain in (("CC", "cc", "gcc"), ("CXX", "c++", "g++"), ("FC", "fc", "gfortran")):
             path = self.store.path("bin", f"numapilot-{plain}")
-            store.write(path, f'#!/bin/sh\nexec "{self.numapilot}" {language} "$@"\n')
-            os.chmod(path, 0o755)
+            text = f'#!/bin/sh\nexec "{self.numapilot}" {language} "$@"\n'
+            # Another zoo may be using it.
+            if fetch.read(path) != text:
+                store.write(path, text)
+                os.chmod(path, 0o755)
             made[variable] = (plain, path)
         return made
 
@@ -202,9 +228,11 @@ class Zoo:
         report = self.ask("report", trace, "--json", "--top", "1000000")
         done.update(judge.recording(json.loads(report)))
         if engine != "track":
+            folder = os.path.join(self.store.run(program.name, engine), "out")
             rows = self.ask("report", trace, "--csv", "-", "--table", "accesses")
             sites = {str(site["key"]["site"]): judge.site_name(site) for site in json.loads(report)["sites"] if isinstance(site["key"], dict)}
-            done["seen"] = judge.seen(rows, sites)
+            callers = judge.callers(self.ask("report", trace, "--csv", "-", "--table", "stacks"))
+            done["seen"] = judge.seen(rows, sites, self.copies, callers, offered(program, folder))
         done["trace_mib"] = round(sum(os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)) / 2**20, 2)
         shutil.rmtree(trace)
         return done
@@ -245,7 +273,7 @@ class Zoo:
             if engine in ("instrument", "again") and built["failed"]:
                 results[engine] = {"key": "", "failed": "not built", "revision": self.revision}
                 continue
-            of_engine = store.key_of(key, self.binary, built["key"] if engine in ("instrument", "again") else "")
+            of_engine = store.key_of(key, self.binary, self.copies, judge.SEEN, built["key"] if engine in ("instrument", "again") else "")
             self.step(program, results, engine, of_engine, lambda engine=engine: self.engine(program, engine, native))
         self.store.save(program.name, results)
         return results
