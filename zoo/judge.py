@@ -16,7 +16,7 @@ Z = 1.959_964
 COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy", "bcopy", "bzero")
 SITES_KEPT = 40
 # Of what `seen` answers: recordings are made anew when it changes.
-SEEN = 2
+SEEN = 3
 
 
 def differing(outputs):
@@ -131,6 +131,8 @@ def seen(rows, sites, copies=(), by_stack=None, foreign=frozenset()):
         answer["sites"][site] = {
             "share": interval(total, squares, part, part_squares),
             "homes": {home: interval(part, part_squares, *sums) for home, sums in homes.items()},
+            # What is known of a node on which none was seen.
+            "elsewhere": interval(part, part_squares, 0.0, 0.0),
         }
     # The long tail says nothing alone; its weight stays visible as the difference to one.
     ranked = sorted(answer["sites"].items(), key=lambda item: -item[1]["share"][0])[:SITES_KEPT]
@@ -152,9 +154,8 @@ def agreement(one, other):
         by_share = gap(a["share"] if a else nothing, b["share"] if b else nothing) / 2
         by_home = 0.0
         if a and b:
-            none = [0.0, 0.0, 0.0]
             nodes = set(a["homes"]) | set(b["homes"])
-            apart = sum(gap(a["homes"].get(node, none), b["homes"].get(node, none)) for node in nodes) / 2
+            apart = sum(gap(*(one["homes"].get(node, one["elsewhere"]) for one in (a, b))) for node in nodes) / 2
             by_home = apart * (a["share"][0] + b["share"][0]) / 2
         shares, homes = shares + by_share, homes + by_home
         if by_share + by_home > 0.002:

@@ -145,8 +145,9 @@ class Judge(unittest.TestCase):
 
     def test_what_lies_beyond_both_intervals_counts_and_only_that(self):
         def recording(share, home):
-            of = {"share": [share, share - 0.01, share + 0.01], "homes": {"0": [home, home, home], "1": [1 - home] * 3}}
-            rest = {"share": [1 - share, 0.99 - share, 1.01 - share], "homes": {"0": [1.0, 1.0, 1.0]}}
+            none = {"elsewhere": [0.0, 0.0, 0.0]}
+            of = {"share": [share, share - 0.01, share + 0.01], "homes": {"0": [home, home, home], "1": [1 - home] * 3}, **none}
+            rest = {"share": [1 - share, 0.99 - share, 1.01 - share], "homes": {"0": [1.0, 1.0, 1.0]}, **none}
             return {"samples": 1000, "sites": {"heap a": of, "heap b": rest}}
 
         same = judge.agreement(recording(0.5, 0.5), recording(0.515, 0.5))
@@ -155,6 +156,14 @@ class Judge(unittest.TestCase):
         self.assertAlmostEqual(apart["shares"], 0.08)
         self.assertAlmostEqual(apart["homes"], 0.55 * 0.5)
         self.assertEqual(apart["blame"][0][1], "heap a")
+
+    def test_one_sample_on_one_node_does_not_prove_that_none_is_on_another(self):
+        def recording(*homes):
+            return judge.seen(samples(*((64 * n, home, 1, 512, "f", "/x.c") for n, home in enumerate(homes))), {"1": "heap a"})
+
+        few, many = recording(0), recording(*(n % 2 for n in range(100)))
+        self.assertEqual(judge.agreement(few, many)["homes"], 0.0)
+        self.assertGreater(judge.agreement(recording(*[0] * 100), many)["homes"], 0.3)
 
     def test_every_check_can_fail(self):
         good = {"instrument": run(), "track": run(with_object=None)}
