@@ -148,6 +148,9 @@ class Zoo:
 
     def build(self, program, variant):
         tree = self.store.tree(program.name, variant)
+        # What an earlier build left would be taken for this one's.
+        shutil.rmtree(tree, ignore_errors=True)
+        self.fetch(program)
         log = self.store.path("programs", program.name, f"build-{variant}.log")
         script, limit_s = "exec 2>&1\n" + program.build, min(BUILD_LIMIT_S, self.limit_s)
         took = steps.run(["sh", "-ec", script], tree, self.environment(program.name, variant), log, log + ".err", limit_s, nice=19)
@@ -255,9 +258,6 @@ class Zoo:
         keys["instrument"] = store.key_of(keys["instrument"], self.callouts())
         for variant in ("native", "instrument"):
             name = f"build-{variant}"
-            if name in results and results[name]["key"] != keys[variant]:
-                shutil.rmtree(self.store.tree(program.name, variant), ignore_errors=True)
-                self.fetch(program)
             self.step(program, results, name, keys[variant], lambda variant=variant: self.build(program, variant))
         if results["build-native"]["failed"]:
             return results
