@@ -17,6 +17,8 @@ COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy
 SITES_KEPT = 40
 # Of what `seen` answers: recordings are made anew when it changes.
 SEEN = 3
+# For recordings that are kept from before: no home is known to be possible beside those seen.
+UNSEEN = [0.0, 0.0, 0.0]
 
 
 def differing(outputs):
@@ -155,7 +157,7 @@ def agreement(one, other):
         by_home = 0.0
         if a and b:
             nodes = set(a["homes"]) | set(b["homes"])
-            apart = sum(gap(*(one["homes"].get(node, one["elsewhere"]) for one in (a, b))) for node in nodes) / 2
+            apart = sum(gap(*(one["homes"].get(node, one.get("elsewhere", UNSEEN)) for one in (a, b))) for node in nodes) / 2
             by_home = apart * (a["share"][0] + b["share"][0]) / 2
         shares, homes = shares + by_share, homes + by_home
         if by_share + by_home > 0.002:
