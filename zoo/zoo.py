@@ -55,7 +55,9 @@ def offered(program, folder):
         libraries = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout if os.path.isfile(path) else ""
         for library in (words[2] for line in libraries.splitlines() if len(words := line.split()) > 2 and words[1] == "=>"):
             symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True, check=False).stdout
-            names.update(line.split()[-1].partition("@")[0] for line in symbols.splitlines() if len(line.split()) == 3)
+            named = (words[2] for line in symbols.splitlines() if len(words := line.split(None, 2)) == 3)
+            # Without parameters and versions, as reports name functions.
+            names.update(name.partition("(")[0].partition("@")[0] for name in named)
     return names
 
 
