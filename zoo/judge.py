@@ -16,7 +16,7 @@ Z = 1.959_964
 COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy", "bcopy", "bzero")
 SITES_KEPT = 40
 # Of what `seen` answers: recordings are made anew when it changes.
-SEEN = 4
+SEEN = 5
 # For recordings that are kept from before: no home is known to be possible beside those seen.
 UNSEEN = [0.0, 0.0, 0.0]
 
@@ -114,7 +114,8 @@ def seen(rows, sites, copies=(), by_stack=None, foreign=frozenset()):
     for row in csv.DictReader(rows.splitlines()):
         weight = float(row["weight"])
         everything += weight
-        if row["site"] and is_own(row, copies, (by_stack or {}).get(row.get("stack"), ""), foreign):
+        # What `calloc` clears is the allocator's until the block is the program's.
+        if row["site"] and not sites.get(row["site"], "").startswith("allocator ") and is_own(row, copies, (by_stack or {}).get(row.get("stack"), ""), foreign):
             line = int(row["address"]) >> 6
             lines[line] = lines.get(line, 0.0) + weight
             kept.append((sites.get(row["site"], "?"), row["home"], line, weight))

@@ -117,10 +117,11 @@ class Inputs(unittest.TestCase):
 
 class Judge(unittest.TestCase):
     def test_only_the_programs_own_code_is_compared(self):
-        sites = {"1": "heap a", "2": "heap b"}
-        rows = samples((64, 0, 1, 1, "f", "/x.c"), (128, 1, 1, 1, "f", "/x.c"), (192, 0, 2, 2, "memcpy", ""), (256, 0, 2, 4, "inflate", ""))
+        sites = {"1": "heap a", "2": "heap b", "3": "allocator allocator"}
+        cleared = (320, 0, 3, 1, "memset", "")
+        rows = samples(cleared, (64, 0, 1, 1, "f", "/x.c"), (128, 1, 1, 1, "f", "/x.c"), (192, 0, 2, 2, "memcpy", ""), (256, 0, 2, 4, "inflate", ""))
         seen = judge.seen(rows, sites)
-        self.assertEqual(seen["own"], 0.5)
+        self.assertEqual(seen["own"], 4 / 9)
         self.assertEqual(seen["sites"]["heap a"]["share"][0], 0.5)
         self.assertEqual(seen["sites"]["heap a"]["homes"]["1"][0], 0.5)
 
