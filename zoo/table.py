@@ -115,6 +115,7 @@ def as_page(head, everything, machine, homes):
         lines.append("| " + " | ".join(escape(cell) for cell in [f"`{cells[0]}`", *cells[1:]]) + " |")
         failures += [f"- `{cells[0]}`: {escape(shortened(problem))}" for problem in problems]
     lines += ["", "### What does not pass, and why", "", *(failures or ["Nothing."])]
-    revisions = sorted({run["revision"] for results in everything for run in results.values() if isinstance(run, dict) and "revision" in run})
+    recorded = [results[engine] for results in everything for engine in (*ENGINES, "again") if engine in results]
+    revisions = sorted({run["revision"] for run in recorded})
     lines += ["", f"Recorded by revisions {', '.join(revisions)}; each run's is in `build/zoo/zoo.json`."]
     return "\n".join([*lines, *homes]) + "\n"
