@@ -60,7 +60,8 @@ impl ElfSymbolizer {
         let inner = blazesym::symbolize::Symbolizer::builder()
             .enable_code_info(true)
             .enable_inlined_fns(true)
-            .enable_demangling(true)
+            // Ours does: where the language is unknown this one takes any name for a mangled one, and a Fortran program `f` for C++'s `float`.
+            .enable_demangling(false)
             .enable_auto_reload(false)
             .build();
         ElfSymbolizer { inner, files: HashMap::new(), cache: HashMap::new() }

@@ -187,21 +187,34 @@ fn statics_have_the_lines_of_their_declarations() {
     assert_eq!(Declarations::read(&bare.binary).unwrap(), Declarations::default());
 }
 
-#[test]
-fn functions_have_names_where_debug_information_is_compressed() {
-    // What Go's linker does by default, and many distributions.
-    let program = compile(
-        "gcc",
-        "columns.c",
-        "int twice(int n) { return 2 * n; }\nint main(void) { return twice(3); }\n",
-        &["-g", "-gz=zlib", "-O0"],
-    );
+/// Function at the symbol of this name, resolved.
+fn function_at(program: &Compiled, name: &str) -> String {
     let path = program.binary.to_str().unwrap();
     let data = std::fs::read(&program.binary).unwrap();
     let file = object::File::parse(&*data).unwrap();
-    let symbol =
-        object::Object::symbols(&file).find(|symbol| object::ObjectSymbol::name(symbol) == Ok("twice")).unwrap();
+    let symbol = object::Object::symbols(&file).find(|symbol| object::ObjectSymbol::name(symbol) == Ok(name)).unwrap();
     let offset = object::ObjectSymbol::address(&symbol) + 4;
-    let frames = ElfSymbolizer::new().resolve(path, &[], &[offset]).remove(0).expect("the symbol table has it");
-    assert_eq!(frames[0].function, "twice");
+    let mut frames = ElfSymbolizer::new().resolve(path, &[], &[offset]).remove(0).expect("the symbol table has it");
+    frames.remove(0).function
+}
+
+#[test]
+fn functions_have_names_where_debug_information_is_compressed() {
+    // What Go's linker does by default, and many distributions.
+    let source = "int twice(int n) { return 2 * n; }\nint main(void) { return twice(3); }\n";
+    let program = compile("gcc", "columns.c", source, &["-g", "-gz=zlib", "-O0"]);
+    assert_eq!(function_at(&program, "twice"), "twice");
+}
+
+/// Names that are no mangled ones, though `f`, `i` and `v` name types within such.
+#[test]
+fn short_names_of_functions_are_names() {
+    let source = "int f(int n) { return 2 * n; }\nint i(int n) { return f(n) + 1; }\nint main(void) { return i(3); }\n";
+    for options in [&["-O0"][..], &["-O0", "-g"]] {
+        let program = compile("gcc", "short.c", source, options);
+        assert_eq!(function_at(&program, "f"), "f", "{options:?}");
+        assert_eq!(function_at(&program, "i"), "i", "{options:?}");
+    }
+    let program = compile("gfortran", "f.f90", "program f\n  print *, 1\nend program\n", &["-O0", "-g"]);
+    assert_eq!(function_at(&program, "MAIN__"), "f");
 }
