@@ -140,8 +140,7 @@ static NP_COLD void settle_gone(const void *block) {
 }
 
 void np_alloc_gone(const void *block, uint64_t began) {
-    uint64_t ticks = np_ticks() - began;
-    if (np_unlikely(ticks >= gone_ticks) && !np_track_only) settle_gone(block);
+    if (!np_track_only && np_unlikely(np_ticks() - began >= gone_ticks)) settle_gone(block);
 }
 
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller) {
@@ -249,7 +248,7 @@ NP_EXPORT void free(void *block) {
     np_alloc_freed(block, np_order());
     np_tls.outer_block = block;
     np_tls.in_alloc = 1;
-    uint64_t began = np_ticks();
+    uint64_t began = np_alloc_going();
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     real.free(block);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -376,7 +375,7 @@ static void measure_gone_ticks(void) {
 
 /* An allocator linked into the executable (or preloaded before us) is called in our place: say so instead of showing an empty heap. */
 void np_alloc_init(struct np_slot *slot) {
-    measure_gone_ticks();
+    if (!np_track_only) measure_gone_ticks();
     heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;

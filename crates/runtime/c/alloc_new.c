@@ -78,7 +78,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
             return;                                                                                   \
         }                                                                                             \
         np_alloc_freed(block, np_order());                                                            \
-        uint64_t began = np_ticks();                                                                  \
+        uint64_t began = np_alloc_going();                                                            \
         np_tls.outer_block = block;                                                                   \
         np_tls.in_alloc = 1;                                                                          \
         __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \

@@ -164,13 +164,17 @@ void np_alloc_nested_free(void *block);
 static inline uint64_t np_ticks(void) {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
-#else
+#elif defined(__aarch64__)
     uint64_t value;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
     return value;
+#else
+#error "numapilot's runtime knows the counters of x86-64 and aarch64 only"
 #endif
 }
-/* After the real call, begun at np_ticks `began`, gave the block back: pages may have gone with it. */
+/* When a real call that gives a block back begins, for np_alloc_gone. Without homes of pages nobody asks. */
+static inline uint64_t np_alloc_going(void) { return np_track_only ? 0 : np_ticks(); }
+/* After the real call, begun at `began`, gave the block back: pages may have gone with it. */
 void np_alloc_gone(const void *block, uint64_t began);
 bool np_alloc_is_bootstrap(const void *block);
 
