@@ -104,7 +104,7 @@ page: setup-web
 	@cd web && npm run --silent build
 
 fuzz:
-	@for target in wire chunks tables meta perf_records perf_files capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
+	@for target in wire chunks tables meta perf_records perf_files go_table capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
 	@rm -rf $(BUILD)

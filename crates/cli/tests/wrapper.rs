@@ -265,3 +265,27 @@ fn a_program_that_computes_in_registers_is_not_called_blind() {
     assert!(number(&report, "/instrumentation/user_ns") > 1e8, "{}", report["instrumentation"]);
     assert!(report["headline"]["blindness"].is_null());
 }
+
+/// A compiler cache first on PATH starts the wrapper behind it, which passes its own links over and finds the cache again: that ends, with a sentence.
+#[test]
+fn a_compiler_that_leads_back_to_the_wrapper_is_refused_and_not_asked_for_ever() {
+    let folder = scratch();
+    let (links, caches) = (folder.path().join("links"), folder.path().join("caches"));
+    finish(numapilot(&["cc", "--install-path"]).arg(&links)).succeeded();
+    std::fs::create_dir(&caches).expect("a folder");
+    let cache = caches.join("gcc");
+    // Each start leaves a line, and a runaway is stopped, so that a failure of this test leaves the machine alone.
+    let script = format!(
+        "#!/bin/sh\necho x >> {0}/starts\n[ $(wc -l < {0}/starts) -lt 200 ] || exit 9\nexec {1}/gcc \"$@\"\n",
+        folder.path().display(),
+        links.display()
+    );
+    std::fs::write(&cache, script).expect("a script");
+    finish(Command::new("chmod").arg("+x").arg(&cache)).succeeded();
+    std::fs::write(folder.path().join("g.c"), "int g(int *p) { return *p; }\n").expect("a source");
+    let path = format!("{}:{}:/usr/bin:/bin", caches.display(), links.display());
+    let ran = finish(Command::new(&cache).args(["-c", "g.c"]).current_dir(folder.path()).env("PATH", path));
+    assert!(ran.code != 0 && ran.stderr.contains("leads back to numapilot"), "{}: {}", ran.code, ran.stderr);
+    let starts = std::fs::read_to_string(folder.path().join("starts")).expect("it was started").lines().count();
+    assert!(starts < 50, "{starts} starts");
+}

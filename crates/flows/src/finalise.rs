@@ -420,16 +420,16 @@ fn duration_ns(told: &Told<'_>, joined: &Joined) -> u64 {
 /// Code addresses without a name: in which binary how many, and why.
 fn unresolved(names: &Names) -> serde_json::Value {
     let rows = names.unresolved.iter().map(|((module, why), count)| {
-        serde_json::json!({ "module": &**module, "why": why.to_string(), "remedy": remedy(*why), "count": count })
+        serde_json::json!({ "module": &**module, "why": why.to_string(), "remedy": remedy(module, *why), "count": count })
     });
     rows.collect()
 }
 
-fn remedy(why: Unresolved) -> &'static str {
+fn remedy(module: &str, why: Unresolved) -> String {
     match why {
-        Unresolved::NoFile => "keep the binaries where they were; generated code has no names",
-        Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again",
-        Unresolved::NoSymbol => "keep its symbol table (no strip), or install its debug symbols",
+        Unresolved::NoFile => "keep the binaries where they were; generated code has no names".to_owned(),
+        Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
+        Unresolved::NoSymbol => numapilot_symbols::advice(module),
     }
 }
 

@@ -6,11 +6,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::Path;
 
 use object::read::ReadCache;
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::debug_data::opened;
 use crate::resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
+use crate::separate::DebugFolders;
 
 /// Larger functions are not searched.
 const FUNCTION_BYTES_MAX: u64 = 16 << 20;
@@ -66,7 +69,9 @@ fn same_calls(path: &str, after: u64) -> Option<Vec<u64>> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
     let call = after.checked_sub(1)?;
-    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let separate = opened(&DebugFolders::of_system().find_for(Path::new(path), &file));
+    let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
+    let symbols = file.symbols().chain(file.dynamic_symbols()).chain(separate.iter().flat_map(|file| file.symbols()));
     let function = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text).find(|symbol| {
         symbol.size() <= FUNCTION_BYTES_MAX && (symbol.address()..symbol.address() + symbol.size()).contains(&call)
     })?;

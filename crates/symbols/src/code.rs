@@ -4,13 +4,15 @@
 //! inlined functions and lines too; symbol tables give functions alone. Addresses are as the file counts them (without load bias).
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gimli::{AttributeValue, EndianSlice, LittleEndian};
+use gimli::AttributeValue;
 use object::read::ReadCache;
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSymbol, SymbolKind};
 
+use crate::debug_data::{Dwarf, Slice, Unit, opened, with_dwarf};
 use crate::demangle::{demangle, short_function};
+use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
 
 /// First and last address.
@@ -25,10 +27,6 @@ pub struct CodeQuery<'a> {
     /// Lines, first and last.
     pub lines: Option<(u32, u32)>,
 }
-
-pub(crate) type Slice<'d> = EndianSlice<'d, LittleEndian>;
-pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
-pub(crate) type Unit<'d> = gimli::Unit<Slice<'d>>;
 
 /// Inlining deeper than this is not followed.
 const DEPTH_MAX: usize = 256;
@@ -86,39 +84,24 @@ pub fn path_ends_with(path: &str, end: &str) -> bool {
 pub fn find_code(path: &Path, queries: &[CodeQuery<'_>]) -> Result<(Vec<Vec<CodeRange>>, bool), Unresolved> {
     let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    let folders = DebugFolders::of_system();
     let mut found = vec![Vec::new(); queries.len()];
-    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+    let separate = opened(&folders.find_for(path, &file));
+    let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
+    let separate_symbols = separate.iter().flat_map(|file| file.symbols());
+    for symbol in file.symbols().chain(file.dynamic_symbols()).chain(separate_symbols) {
         if symbol.kind() != SymbolKind::Text || symbol.size() == 0 || !symbol.is_definition() {
             continue;
         }
         let Ok(name) = symbol.name() else { continue };
         for (query, ranges) in queries.iter().zip(&mut found) {
             if query.file.is_none() && query.names(name) {
-                ranges.push((symbol.address(), symbol.address() + symbol.size() - 1));
+                ranges.push((symbol.address(), symbol.address().saturating_add(symbol.size() - 1)));
             }
         }
     }
-    let separate = if has_debug(&file) { None } else { separate_file(&file).and_then(|path| File::open(path).ok()) };
-    let has_debug = match separate {
-        Some(separate) => {
-            let cache = ReadCache::new(separate);
-            object::File::parse(&cache).is_ok_and(|file| search(&file, queries, &mut found))
-        }
-        None => search(&file, queries, &mut found),
-    };
+    let has_debug = with_dwarf(path, &file, &folders, |dwarf| search(dwarf, queries, &mut found));
     Ok((found.into_iter().map(joined).collect(), has_debug))
-}
-
-pub(crate) fn has_debug<'d>(file: &impl Object<'d>) -> bool {
-    file.section_by_name(".debug_info").is_some()
-}
-
-/// Where distributions put debug information (`/usr/lib/debug/.build-id/ab/cdef.debug`).
-pub(crate) fn separate_file<'d>(file: &impl Object<'d>) -> Option<PathBuf> {
-    let id = file.build_id().ok().flatten()?;
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", hex.get(..2)?, hex.get(2..)?));
-    path.is_file().then_some(path)
 }
 
 fn joined(mut ranges: Vec<CodeRange>) -> Vec<CodeRange> {
@@ -144,25 +127,15 @@ impl CodeQuery<'_> {
     }
 }
 
-/// The debug information of a file; empty where it has none.
-pub(crate) fn dwarf_of<'d>(file: &impl Object<'d>) -> gimli::Result<Dwarf<'d>> {
-    let section = |id: gimli::SectionId| -> Result<Slice<'d>, gimli::Error> {
-        let data = file.section_by_name(id.name()).and_then(|section| section.data().ok()).unwrap_or(&[]);
-        Ok(EndianSlice::new(data, LittleEndian))
-    };
-    Dwarf::load(section)
-}
-
 /// False: no (readable) debug information.
-fn search<'d>(file: &impl Object<'d>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
-    let Ok(dwarf) = dwarf_of(file) else { return false };
+fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
     let mut units = dwarf.units();
     let mut has_any = false;
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
         has_any = true;
         // What a broken unit held before its break was found; the rest of it cannot be.
-        let _ = UnitSearch::new(&dwarf, &unit, queries).run(found);
+        let _ = UnitSearch::new(dwarf, &unit, queries).run(found);
     }
     has_any
 }

@@ -1,7 +1,7 @@
 //! Where the static variables of a binary are declared: names, files and lines out of its DWARF.
 //!
 //! Variables of files and functions, members of classes, variables of Fortran's modules and its COMMON blocks: whatever has one address that the linker
-//! gave. Compressed debug information is not read.
+//! gave.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,8 +12,9 @@ use gimli::{AttributeValue, Operation};
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 
-use crate::code::{Dwarf, Slice, Unit, dwarf_of, has_debug, separate_file};
+use crate::debug_data::{Dwarf, Slice, Unit, opened, with_dwarf};
 use crate::demangle::tidy;
+use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
 
 /// References from a definition to its declaration are followed so far.
@@ -44,18 +45,21 @@ impl Declarations {
     /// # Errors
     /// The file is not there, or is no ELF file.
     pub fn read(path: &Path) -> Result<Declarations, Unresolved> {
+        Declarations::read_with(path, &DebugFolders::of_system())
+    }
+
+    /// The same, with separate debug files from these folders.
+    ///
+    /// # Errors
+    /// The file is not there, or is no ELF file.
+    pub fn read_with(path: &Path, folders: &DebugFolders) -> Result<Declarations, Unresolved> {
         let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         let mut found = Declarations::default();
-        let separate =
-            if has_debug(&file) { None } else { separate_file(&file).and_then(|path| File::open(path).ok()) };
-        match separate.map(ReadCache::new) {
-            Some(cache) => {
-                if let Ok(file) = object::File::parse(&cache) {
-                    found.add(&file);
-                }
-            }
-            None => found.add(&file),
+        with_dwarf(path, &file, folders, |dwarf| found.add(dwarf));
+        let separate = opened(&folders.find_for(path, &file));
+        if let Some(separate) = separate.as_ref().and_then(|cache| object::File::parse(cache).ok()) {
+            found.place_blocks(&separate);
         }
         found.place_blocks(&file);
         Ok(found)
@@ -69,21 +73,22 @@ impl Declarations {
 
     /// Gives COMMON blocks the addresses of their symbols.
     fn place_blocks<'d>(&mut self, file: &impl Object<'d>) {
-        let blocks = std::mem::take(&mut self.blocks);
-        for symbol in file.symbols().filter(|symbol| symbol.is_definition() && !blocks.is_empty()) {
-            if let Some(block) = symbol.name().ok().and_then(|name| blocks.get(name)) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+            if let Some(block) = symbol.name().ok().and_then(|name| self.blocks.get(name)) {
                 self.variables.insert(symbol.address(), block.clone());
             }
         }
     }
 
-    fn add<'d>(&mut self, file: &impl Object<'d>) {
-        let Ok(dwarf) = dwarf_of(file) else { return };
+    fn add(&mut self, dwarf: &Dwarf<'_>) {
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
             let Ok(unit) = dwarf.unit(header) else { continue };
             // What a unit held before a break was found; the rest of it cannot be.
-            let _ = UnitWalk { dwarf: &dwarf, unit: &unit, files: BTreeMap::new() }.run(self);
+            let _ = UnitWalk { dwarf, unit: &unit, files: BTreeMap::new() }.run(self);
         }
     }
 }

@@ -14,14 +14,28 @@ pub fn demangle(name: &str) -> String {
     if let Ok(demangled) = rustc_demangle::try_demangle(name) {
         return tidy(&format!("{demangled:#}"));
     }
-    if name.starts_with("_Z") || name.starts_with("___Z") {
-        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(192);
-        let symbol = cpp_demangle::Symbol::new(name).ok();
-        if let Some(demangled) = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok()) {
-            return tidy(&demangled);
-        }
+    if let Some(demangled) = cpp(name) {
+        return tidy(&demangled);
     }
     tidy(&fortran_module(name).unwrap_or_else(|| name.to_owned()))
+}
+
+fn cpp(name: &str) -> Option<String> {
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(192);
+    if !name.starts_with("_Z") && !name.starts_with("___Z") {
+        return None;
+    }
+    if let Some(demangled) =
+        cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok())
+    {
+        return Some(demangled);
+    }
+    // Old compilers' conditions on templates (`enable_if` with `Xsr...`) are none to the parser. They stand in return types and parameters, which are not
+    // shown: the name before them is whole, where it is that of a template, which ends in its arguments.
+    let (symbol, rest) = cpp_demangle::BorrowedSymbol::with_tail(name.as_bytes()).ok()?;
+    let whole = name.len() - rest.len();
+    let is_template = name[..whole].ends_with('E') && rest.first().is_some_and(u8::is_ascii_alphabetic);
+    symbol.demangle_with_options(&options).ok().filter(|_| is_template)
 }
 
 /// `grid::u` out of `__grid_MOD_u`, what gfortran makes of `u` in the module `grid`; in debuggers' notation, for Fortran has none.
@@ -107,6 +121,20 @@ mod tests {
         assert_eq!(demangle("__grid_MOD_u"), "grid::u");
         assert_eq!(demangle("__MOD_"), "__MOD_");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
+    }
+
+    /// As gcc writes conditions on templates (these are of libstdc++ and Arrow), which the grammar of the Itanium ABI has no rule for.
+    #[test]
+    fn templates_with_conditions_that_do_not_parse_keep_their_names() {
+        let libstdcpp = "_ZSt14__copy_move_a1ILb0EPbbEN9__gnu_cxx11__enable_ifIXsrSt23__is_random_access_iterIT0_NSt15iterator_traitsIS4_E\
+                         17iterator_categoryEE7__valueESt15_Deque_iteratorIT1_RSA_PSA_EE6__typeES4_S4_SD_";
+        assert_eq!(demangle(libstdcpp), "std::__copy_move_a1<false, bool*, bool>");
+        let arrow = "_ZN5arrow7compute8internalL17GenericFromScalarIlEENSt9enable_ifIXsrSt10is_base_ofINS_14PrimitiveCTypeENS_11CTypeTraitsIT_E\
+                     9ArrowTypeEE5valueENS_6ResultIS7_EEE4typeERKSt10shared_ptrINS_6ScalarEE.lto_priv.0";
+        assert_eq!(demangle(arrow), "arrow::compute::internal::GenericFromScalar<long>");
+        for junk in ["_Z3foo!", "_Z3fooIiE!", "_Z3fooQQ", "_ZN1a1bQ"] {
+            assert_eq!(demangle(junk), junk);
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, elf};
 
+use crate::debug_data::opened;
+use crate::separate::DebugFolders;
 use crate::unresolved::{Unresolved, check_build_id};
 
 /// Most symbols that are taken from one binary.
@@ -34,11 +36,19 @@ pub struct ModuleLayout {
 }
 
 impl ModuleLayout {
-    /// Reads the layout of the binary at `path`, whose build id must be `build_id` (empty: not checked).
+    /// Reads the layout of the binary at `path`, whose build id must be `build_id` (empty: not checked), and of its separate debug file.
     ///
     /// # Errors
     /// If the file is not there, is no ELF file or is another binary than the recorded one.
     pub fn read(path: &str, build_id: &[u8]) -> Result<ModuleLayout, Unresolved> {
+        ModuleLayout::read_with(path, build_id, &DebugFolders::of_system())
+    }
+
+    /// The same, with the symbols of separate debug files from these folders.
+    ///
+    /// # Errors
+    /// If the file is not there, is no ELF file or is another binary than the recorded one.
+    pub fn read_with(path: &str, build_id: &[u8], folders: &DebugFolders) -> Result<ModuleLayout, Unresolved> {
         if path.starts_with('[') || path.is_empty() {
             return Err(Unresolved::NoFile);
         }
@@ -49,7 +59,11 @@ impl ModuleLayout {
         let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         check_build_id(file.build_id().ok().flatten(), build_id)?;
-        let symbols = file.symbols().chain(file.dynamic_symbols()).filter(is_static_object).take(SYMBOLS_MAX);
+        let separate = opened(&folders.find_for(Path::new(path), &file));
+        let separate = separate.as_ref().and_then(|cache| object::File::parse(cache).ok());
+        let symbols =
+            file.symbols().chain(file.dynamic_symbols()).chain(separate.iter().flat_map(|file| file.symbols()));
+        let symbols = symbols.filter(is_static_object).take(SYMBOLS_MAX);
         let symbols = symbols.filter_map(|symbol| {
             let name = readable_name(symbol.name().ok()?);
             Some(Candidate { offset: symbol.address(), bytes: symbol.size(), is_global: symbol.is_global(), name })

@@ -2,17 +2,23 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized};
-use object::Object;
 use object::read::ReadCache;
+use object::{Object, ObjectSection};
 
 use crate::demangle::{short_function, tidy};
+use crate::go_table::GoTable;
+use crate::separate::{DebugFolders, has_plausible_sizes};
 use crate::unresolved::{Unresolved, check_build_id};
 
 /// No binary has code beyond this offset; the symbol library must not be asked about such addresses (it would overflow).
 const OFFSET_END: u64 = 1 << 48;
+
+/// Sections of Go's table of functions, the second in position-independent programs.
+const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
 /// One function at a code address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,10 +45,11 @@ pub trait Symbolizer {
     fn resolve(&mut self, path: &str, build_id: &[u8], offsets: &[u64]) -> Vec<Resolved>;
 }
 
-/// A [`Symbolizer`] that reads ELF symbol tables and DWARF from the binaries on this machine (and from `/usr/lib/debug`).
+/// A [`Symbolizer`] that reads ELF symbol tables and DWARF from the binaries on this machine and from their separate debug files.
 #[derive(Debug)]
 pub struct ElfSymbolizer {
     inner: blazesym::symbolize::Symbolizer,
+    folders: DebugFolders,
     files: HashMap<(String, Vec<u8>), Result<(), Unresolved>>,
     cache: HashMap<String, HashMap<u64, Resolved>>,
 }
@@ -57,14 +64,22 @@ impl ElfSymbolizer {
     /// A symbolizer with empty caches.
     #[must_use]
     pub fn new() -> ElfSymbolizer {
+        ElfSymbolizer::with(DebugFolders::of_system())
+    }
+
+    /// The same, with separate debug files from these folders.
+    #[must_use]
+    pub fn with(folders: DebugFolders) -> ElfSymbolizer {
         let inner = blazesym::symbolize::Symbolizer::builder()
             .enable_code_info(true)
             .enable_inlined_fns(true)
             // Ours does: where the language is unknown this one takes any name for a mangled one, and a Fortran program `f` for C++'s `float`.
             .enable_demangling(false)
             .enable_auto_reload(false)
+            // Ours are checked. It looks itself only for what `dwz` took out of them, and checks that.
+            .set_debug_dirs(Some(folders.folders()))
             .build();
-        ElfSymbolizer { inner, files: HashMap::new(), cache: HashMap::new() }
+        ElfSymbolizer { inner, folders, files: HashMap::new(), cache: HashMap::new() }
     }
 
     fn check(&mut self, path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
@@ -73,18 +88,37 @@ impl ElfSymbolizer {
     }
 
     fn look_up(&mut self, path: &str, offsets: &[u64]) {
-        let look_up = |debug_syms| {
-            let mut elf = Elf::new(path);
-            elf.debug_syms = debug_syms;
-            let source = Source::Elf(elf);
-            let results = self.inner.symbolize(&source, Input::VirtOffset(offsets));
-            results.map(|results| results.iter().map(frames).collect::<Vec<Resolved>>())
+        let found = self.folders.find(Path::new(path));
+        let mut resolved = match &found.file {
+            Some(file) => self.ask(file, true, offsets),
+            None => self.ask(Path::new(path), found.has_debug, offsets),
         };
-        // Debug information that cannot be read leaves the symbol table, which has the functions.
-        let resolved = look_up(true).or_else(|_| look_up(false));
-        let resolved = resolved.unwrap_or_else(|_| vec![Err(Unresolved::NoSymbol); offsets.len()]);
+        // Of what the debug file lacks, the binary may have its dynamic symbols.
+        let nameless: Vec<usize> = (0..offsets.len()).filter(|&index| resolved[index].is_err()).collect();
+        if found.file.is_some() && !nameless.is_empty() {
+            let left: Vec<u64> = nameless.iter().map(|&index| offsets[index]).collect();
+            for (index, again) in nameless.into_iter().zip(self.ask(Path::new(path), false, &left)) {
+                resolved[index] = again;
+            }
+        }
+        if resolved.iter().any(Result::is_err) {
+            add_go_functions(path, offsets, &mut resolved);
+        }
         let known = self.cache.entry(path.to_owned()).or_default();
         known.extend(offsets.iter().copied().zip(resolved));
+    }
+
+    /// What one file says. Debug information that cannot be read leaves the symbol table, which has the functions.
+    fn ask(&self, file: &Path, has_debug: bool, offsets: &[u64]) -> Vec<Resolved> {
+        let ask = |debug_syms| {
+            let mut elf = Elf::new(file);
+            elf.debug_syms = debug_syms;
+            let source = Source::Elf(elf);
+            let results = self.inner.symbolize(&source, Input::VirtOffset(offsets)).ok()?;
+            Some(results.iter().map(frames).collect::<Vec<Resolved>>())
+        };
+        let resolved = Some(has_debug).filter(|&has| has).and_then(ask).or_else(|| ask(false));
+        resolved.unwrap_or_else(|| vec![Err(Unresolved::NoSymbol); offsets.len()])
     }
 }
 
@@ -107,12 +141,30 @@ impl Symbolizer for ElfSymbolizer {
     }
 }
 
+/// Fills what is missing from the table that Go's runtime keeps in the binary.
+fn add_go_functions(path: &str, offsets: &[u64], resolved: &mut [Resolved]) -> Option<()> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    let section = GO_TABLES.iter().find_map(|name| file.section_by_name(name))?;
+    let table = GoTable::read(section.data().ok()?, file.section_by_name(".text")?.address(), file.entry())?;
+    for (offset, resolved) in offsets.iter().zip(resolved).filter(|(_, resolved)| resolved.is_err()) {
+        if let Some(found) = table.find(*offset) {
+            let (function, file) = (tidy(short_function(&found.name)), tidy(&found.file));
+            *resolved = Ok(vec![ResolvedFrame { function, file, line: found.line, ..ResolvedFrame::default() }]);
+        }
+    }
+    Some(())
+}
+
 fn check_file(path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
     if path.is_empty() || path.starts_with('[') || !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return Err(Unresolved::NoFile);
     }
     let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    if !has_plausible_sizes(&file) {
+        return Err(Unresolved::NotElf);
+    }
     check_build_id(file.build_id().ok().flatten(), build_id)
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::cpp::{declares_scalar, members, statement_start};
 use crate::demangle::tidy;
 use crate::fortran::allocated;
 use crate::statement::{Statement, around, around_fortran, blanked};
@@ -160,7 +161,7 @@ fn assigned_in(lines: &[String], index: usize, language: Language, place: &CallP
 
 fn assigned_by(statement: &Statement, language: Language, place: &CallPlace<'_>) -> Assigned {
     let text = statement.text.as_str();
-    let name = |at: usize, allocation: Option<usize>| name_in_part(text, at, allocation, language);
+    let name = |at: usize, is_placed, allocation| name_in_part(text, (at, is_placed), allocation, language);
     let mut allocations = allocation_positions(text, place.callee);
     let position = (statement.line_start + place.column as usize).checked_sub(1);
     if let Some(at) = position.filter(|&at| place.column > 0 && at < statement.line_end) {
@@ -168,7 +169,7 @@ fn assigned_by(statement: &Statement, language: Language, place: &CallPlace<'_>)
         allocations.retain(|word| (start..end).contains(word));
         // Compilers name the beginning of the called name, or its brackets.
         let meant = allocations.iter().rfind(|&&word| word <= at).or(allocations.first()).copied();
-        return Assigned::one(name(at, meant));
+        return Assigned::one(name(at, true, meant));
     }
     let on_line = |word: &&usize| (statement.line_start..statement.line_end).contains(*word);
     if allocations.iter().any(|word| on_line(&word)) {
@@ -177,11 +178,11 @@ fn assigned_by(statement: &Statement, language: Language, place: &CallPlace<'_>)
     match allocations.as_slice() {
         [] => {
             let first = text.len() - text.trim_start_matches([' ', ';']).len();
-            Assigned::one(name(first, None))
+            Assigned::one(name(first, false, None))
         }
-        [only] => Assigned::one(name(*only, Some(*only))),
+        [only] => Assigned::one(name(*only, false, Some(*only))),
         several => {
-            let names = several.iter().map(|&word| name(word, Some(word))).collect();
+            let names = several.iter().map(|&word| name(word, false, Some(word))).collect();
             Assigned { names, is_in_call_order: true }
         }
     }
@@ -196,18 +197,46 @@ fn part_around(text: &str, at: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// The target in the statement at `at`, whose allocation is at `allocation`.
-fn name_in_part(text: &str, at: usize, allocation: Option<usize>, language: Language) -> Option<String> {
+/// The target in the statement at `at`, whose allocation is at `allocation`. `is_placed`: the compiler named the column, else the line alone.
+fn name_in_part(
+    text: &str,
+    (at, is_placed): (usize, bool),
+    allocation: Option<usize>,
+    language: Language,
+) -> Option<String> {
     let (start, end) = part_around(text, at);
+    let start = match language {
+        Language::Rust => start,
+        _ => {
+            // Where only the line is known, its last block's statement is meant.
+            let part = text.get(start..end)?;
+            let code = part.trim_end_matches([' ', '\t', '{', '}']).len();
+            let limit = if is_placed || allocation.is_some() { at.saturating_sub(start) } else { code };
+            start + statement_start(part, limit)
+        }
+    };
     let part = text.get(start..end)?;
     let start = start + (part.len() - part.trim_start().len());
     let part = part.trim();
     let allocation = allocation.and_then(|at| at.checked_sub(start)).filter(|&at| at <= part.len());
     let name = match language {
         Language::Rust => rust_name(part, allocation),
-        _ => at.checked_sub(start).and_then(|at| declared_at(part, at)).or_else(|| c_name(part, allocation)),
+        _ => match members(part).as_slice() {
+            [] => at.checked_sub(start).and_then(|at| declared_at(part, at)).or_else(|| c_name(part, allocation)),
+            list => member_at(list, at.checked_sub(start).filter(|_| is_placed || allocation.is_some())),
+        },
     }?;
     shown(&name)
+}
+
+/// The member whose initialiser stands at `at`; where that is not known, the only one.
+fn member_at(list: &[(&str, usize, usize)], at: Option<usize>) -> Option<String> {
+    match (at, list) {
+        (Some(at), list) => list.iter().find(|(_, first, last)| (*first..=*last).contains(&at)),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    }
+    .map(|(name, ..)| (*name).to_owned())
 }
 
 fn shown(name: &str) -> Option<String> {
@@ -283,7 +312,9 @@ fn declared_at(statement: &str, at: usize) -> Option<String> {
 
 fn c_name(statement: &str, allocation: Option<usize>) -> Option<String> {
     if let Some(equals) = assignment_before(statement, allocation.unwrap_or(statement.len())) {
-        return target_before(&statement[..equals]);
+        let declared = &statement[..equals];
+        // What a call allocates on the way to a number is not the number.
+        return target_before(declared).filter(|_| allocation.is_some() || !declares_scalar(declared));
     }
     if statement.trim_start().starts_with("return") {
         return None;
@@ -479,6 +510,37 @@ mod tests {
         ] {
             assert_eq!(name(statement, "cpp").as_deref(), Some(expected), "{statement}");
         }
+    }
+
+    /// The place is where compilers put a constructor: at the variable's or the member's name.
+    #[test]
+    fn cpp_objects_are_named_wherever_they_are_made() {
+        for (text, place, expected) in [
+            ("int main() { std::vector<double> v(n);", "v(n", "v"),
+            ("int main() { std::vector<double> v(n);", "", "v"),
+            ("int main() { int n = f(); std::vector<double> v(n), w(n); }", "w(n", "w"),
+            ("if (n) { std::vector<int> inner(n); t += inner[0]; }", "inner(", "inner"),
+            ("for (std::vector<int> loop(n); t < 0; )", "loop(", "loop"),
+            ("auto x = std::vector<double>(n);", "std", "x"),
+            ("int main() { auto m = std::make_unique<T[]>(n);", "std::make", "m"),
+            ("Grid(int n) : data_(n), raw_(new double[n]) {", "data_", "data_"),
+            ("Grid(int n) : data_(n), raw_(new double[n]) {", "new", "raw_"),
+            ("Grid(int n) : plain_{(double*)malloc(n)} {}", "malloc", "plain_"),
+            ("Grid(int n) : cells(n * n) {}", "", "cells"),
+            ("struct M { std::vector<T> cells; explicit M(int n) : cells(n * n) {} };", "cells(n *", "cells"),
+            ("double t = sum(v);", "sum", ""),
+            ("sum(std::vector<double>(n));", "std", ""),
+            ("if (sum(std::vector<double>(n)) > 1) {", "std", ""),
+            ("VECTOR(hidden, n);", "VECTOR", ""),
+            ("Grid(int n) : Base<int>(n), data_(n) {", "Base", ""),
+            ("int main() { return sum(v); }", "sum", ""),
+        ] {
+            let column = if place.is_empty() { 0 } else { text.find(place).unwrap() as u32 + 1 };
+            assert_eq!(names(text, "cpp", 1, column), [expected], "{text} at {place:?}");
+        }
+        let lines = "struct Grid {\n  Grid(int n)\n    : data_(n),\n      raw_(new double[n]) {\n";
+        assert_eq!(names(lines, "cpp", 3, 7), ["data_"]);
+        assert_eq!(names(lines, "cpp", 4, 12), ["raw_"]);
     }
 
     #[test]

@@ -218,3 +218,37 @@ fn short_names_of_functions_are_names() {
     let program = compile("gfortran", "f.f90", "program f\n  print *, 1\nend program\n", &["-O0", "-g"]);
     assert_eq!(function_at(&program, "MAIN__"), "f");
 }
+
+const OBJECTS: &str = "\
+#include <cstdlib>
+#include <vector>
+double sum(std::vector<double> v) { return v[0]; }
+struct Grid {
+  std::vector<double> data_;
+  double *raw_, *plain_;
+  Grid(int n)
+      : data_(n),
+        raw_(new double[n]), plain_{(double *)malloc(n)} {}
+};
+int main(int argc, char **) { std::vector<double> v(argc);
+  if (argc) { std::vector<double> inner(argc); v[0] += inner[0]; }
+  for (std::vector<double> loop(argc); v[0] < 0;) v[0] += loop[0];
+  auto x = std::vector<double>(argc);
+  Grid grid(argc);
+  double t = sum(std::vector<double>(argc));
+  return (int)(v[0] + x[0] + t + grid.data_[0] + grid.raw_[0] + grid.plain_[0]);
+}
+";
+
+/// The last is the argument of a call, which has no name of its own: it is told by its function.
+#[test]
+fn objects_of_cpp_are_named_after_what_their_constructors_make() {
+    // What gcc and clang call the same constructor.
+    let makers = ["_ZNSt6vectorIdSaIdEEC1EmRKS0_", "_ZNSt6vectorIdSaIdEEC2EmRKS0_", "_Znam", "malloc"];
+    for compiler in ["g++", "clang++"] {
+        let program = compile(compiler, "objects.cpp", OBJECTS, &["-g", "-O0"]);
+        let mut found = names(&program, &makers);
+        found.sort();
+        assert_eq!(found, ["data_", "inner", "loop", "main", "plain_", "raw_", "v", "x"], "{compiler}");
+    }
+}
