@@ -239,4 +239,7 @@ pub struct Figure {
     pub source: String,
     /// Whether it is an estimate, to be calibrated.
     pub estimate: bool,
+    /// Least and most that it may be, where somebody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<(f64, f64)>,
 }

@@ -16,6 +16,7 @@ mod parts;
 mod route;
 mod sysfs;
 mod threads;
+mod unknowns;
 
 pub use builtin::builtin_names;
 pub use builtin::builtin_text;
@@ -46,6 +47,8 @@ pub use ids::RouterId;
 pub use ids::SocketId;
 pub use machine::Machine;
 pub use threads::Bind;
+pub use unknowns::Subject;
+pub use unknowns::Unknown;
 
 /// Most nodes that a machine may have: what the runtime's tables hold.
 pub const MAX_NODES: usize = 64;

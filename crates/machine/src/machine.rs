@@ -178,6 +178,7 @@ impl Machine {
         parts.routing = model.parts.routing;
         parts.routes.clone_from(&model.parts.routes);
         parts.traffic = model.parts.traffic;
+        parts.unknowns.clone_from(&model.parts.unknowns);
         parts.coherence = model.parts.coherence;
         Self::try_from(parts)
     }
@@ -245,6 +246,10 @@ impl Machine {
     /// What the description tells the traffic model.
     pub fn traffic(&self) -> &TrafficFigures {
         &self.parts.traffic
+    }
+
+    pub(crate) fn parts(&self) -> &MachineParts {
+        &self.parts
     }
 
     /// Every figure of the description with its source, in the order of the file.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hardware::{Cache, Coherence, Cpu, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures};
 use crate::ids::{LinkId, NodeId};
+use crate::unknowns::Unknown;
 
 /// Everything that a description can say; derived tables are not in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct MachineParts {
     #[serde(default)]
     pub traffic: TrafficFigures,
     pub figures: Vec<Figure>,
+    /// Not in the machines of older traces.
+    #[serde(default)]
+    pub unknowns: Vec<Unknown>,
     /// What could not be read, or was read and looks odd, in whole sentences.
     pub notes: Vec<String>,
 }

@@ -11,6 +11,7 @@
 mod accelerate;
 mod adjoint;
 mod answer;
+mod ensemble;
 mod error;
 mod load;
 mod metrics;
@@ -25,6 +26,7 @@ mod state;
 mod system;
 mod ways;
 
+pub use ensemble::{Draw, draws, unknowns};
 pub use error::TrafficError;
 pub use load::{Background, Class, Load};
 pub use metrics::{Imbalance, Metrics, metrics};

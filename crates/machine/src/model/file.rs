@@ -58,6 +58,8 @@ pub struct RawFigure {
     pub source: String,
     #[serde(default)]
     pub estimate: bool,
+    /// Least and most that it may be.
+    pub range: Option<(f64, f64)>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,6 +149,8 @@ pub struct RawLatency {
     pub from: Option<Vec<u16>>,
     pub to: Option<Vec<u16>>,
     pub ns: Spanned<RawFigure>,
+    /// Least and most that it may be as a multiple of the latency of a node to itself: where that ratio is known better than the nanoseconds.
+    pub over_local: Option<Spanned<(f64, f64)>>,
 }
 
 #[derive(Debug, Deserialize)]

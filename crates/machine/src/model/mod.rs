@@ -3,6 +3,7 @@
 mod cpus;
 mod file;
 mod pairs;
+mod unknowns;
 
 use std::fs;
 use std::ops::Range;
@@ -45,7 +46,7 @@ pub fn read(text: &str, file: &str, source: MachineSource) -> Result<Machine, Ma
         line: error.span().map(|span| line_of(text, span.start)),
         what: error.message().replace('\n', ", "),
     })?;
-    let mut reader = Reader { text, file, raw: &raw, figures: Vec::new(), link_spans: Vec::new() };
+    let mut reader = Reader { text, file, raw: &raw, figures: Vec::new(), link_spans: Vec::new(), rule_of: Vec::new() };
     reader.machine(source)
 }
 
@@ -61,6 +62,8 @@ struct Reader<'a> {
     figures: Vec<Figure>,
     /// Where in the text each link was described, for messages about links.
     link_spans: Vec<Range<usize>>,
+    /// `[from][to]`, by position: the `[[idle_latency]]` that the pair goes by, which is the last that fits.
+    rule_of: Vec<Vec<Option<usize>>>,
 }
 
 impl Reader<'_> {
@@ -100,6 +103,7 @@ impl Reader<'_> {
             idle_latency_ns: vec![vec![None; count]; count],
             traffic: self.traffic()?,
             figures: Vec::new(),
+            unknowns: Vec::new(),
             notes: Vec::new(),
         };
         if bare.links.is_empty() && count > 1 {
@@ -117,6 +121,7 @@ impl Reader<'_> {
         parts.idle_latency_ns = latencies;
         parts.distances = distances;
         parts.notes = notes;
+        parts.unknowns = self.unknowns(&parts)?;
         parts.figures = std::mem::take(&mut self.figures);
         machine = Machine::try_from(parts).map_err(|problem| self.located(problem))?;
         Ok(machine)
@@ -191,7 +196,18 @@ impl Reader<'_> {
             unit: unit.to_owned(),
             source,
             estimate: given.estimate,
+            range: given.range,
         });
+        if let Some((low, high)) = given.range {
+            let in_reason = |bound: f64| check::within(place, "a bound of its range", bound, min, max, unit);
+            in_reason(low).and_then(|()| in_reason(high)).map_err(|p| self.error(p, Some(raw.span())))?;
+            if !(low <= given.value && given.value <= high) {
+                let what = format!("its range {low} to {high} {unit} does not hold its value {}", given.value);
+                let problem =
+                    Problem::new(place, what, "give the least and the most that it may be, `range = [LEAST, MOST]`");
+                return Err(self.error(problem, Some(raw.span())));
+            }
+        }
         Ok(given.value)
     }
 
@@ -228,6 +244,7 @@ impl Reader<'_> {
             unit: String::new(),
             source,
             estimate,
+            range: None,
         });
         Ok(())
     }

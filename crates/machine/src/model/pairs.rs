@@ -40,6 +40,7 @@ impl Reader<'_> {
     fn latencies(&mut self, machine: &Machine) -> Result<Matrix<f64>, MachineError> {
         let count = machine.nodes().len();
         let mut latencies = vec![vec![None; count]; count];
+        self.rule_of = vec![vec![None; count]; count];
         let raw = self.raw;
         for (index, spanned) in raw.idle_latency.iter().enumerate() {
             let given = spanned.get_ref();
@@ -56,6 +57,7 @@ impl Reader<'_> {
             for (from, to) in self.matching(machine, &rule)? {
                 if machine.nodes()[from].has_cpus() && machine.nodes()[to].has_memory() {
                     latencies[from][to] = Some(ns);
+                    self.rule_of[from][to] = Some(index);
                 }
             }
         }

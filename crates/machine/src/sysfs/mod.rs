@@ -43,6 +43,7 @@ pub fn read(root: &Path) -> Result<Machine, MachineError> {
         distances,
         idle_latency_ns,
         figures,
+        unknowns: Vec::new(),
         notes: tree.notes,
     };
     let folder = root.join("sys/devices/system").display().to_string();
@@ -52,5 +53,12 @@ pub fn read(root: &Path) -> Result<Machine, MachineError> {
 /// A figure that a kernel file gave.
 fn figure(place: &str, value: f64, unit: &str, source: &str) -> Figure {
     let value = FigureValue::Number(value);
-    Figure { place: place.to_owned(), value, unit: unit.to_owned(), source: source.to_owned(), estimate: false }
+    Figure {
+        place: place.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        source: source.to_owned(),
+        estimate: false,
+        range: None,
+    }
 }

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 /// * `distances`, `idle_latency_ns`, `idle_latency_cycles`: matrices;
 /// * `routers[]`, `links[]` (directed: `id`, `from`, `to`, `bandwidth_bytes_per_s`, `latency_ns`, `kind`);
 /// * `routing` (`shortest` | `widest`), `routes[]` (`from`, `to`, `hops`, `paths`: lists of link ids);
-/// * `figures[]`: every figure with its `source`, and whether it is an `estimate`; `notes[]`: sentences.
+/// * `figures[]`: every figure with its `source`, whether it is an `estimate`, and its `range` (least and most) where one is known;
+///   `notes[]`: sentences.
 pub fn json(machine: &Machine) -> Value {
     let ids: Vec<_> = machine.nodes().iter().map(|n| n.id).collect();
     let matrix = |cell: &dyn Fn(numapilot_machine::NodeId, numapilot_machine::NodeId) -> Value| -> Value {

@@ -1,0 +1,115 @@
+//! What a machine's description leaves open: figures that are known to lie between two bounds only, and the same machine with other values for them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Problem;
+use crate::machine::Machine;
+use crate::parts::MachineParts;
+
+/// What a figure is about, by positions in the machine's lists of nodes and links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// Idle latencies of these pairs (from, to), in nanoseconds.
+    IdleLatency(Vec<(usize, usize)>),
+    /// Idle latencies of these pairs (from, to), as multiples of the local latency of the node that they are from.
+    OverLocal(Vec<(usize, usize)>),
+    /// Peak bandwidths of these nodes' memories, in bytes per second.
+    MemoryBandwidth(Vec<usize>),
+    /// Peak bandwidths of these directed links, in bytes per second.
+    LinkBandwidth(Vec<usize>),
+    /// [`crate::TrafficFigures::controller_efficiency`].
+    ControllerEfficiency,
+    /// [`crate::TrafficFigures::write_turnaround`].
+    WriteTurnaround,
+    /// [`crate::TrafficFigures::message_bytes`].
+    MessageBytes,
+}
+
+/// A figure that is known to lie between two bounds only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// Its place in the model file, as a TOML path.
+    pub place: String,
+    /// What it is about; its unit follows from it.
+    pub subject: Subject,
+    /// What the machine's description takes.
+    pub value: f64,
+    /// The least that it may be.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// Who says so.
+    pub source: String,
+}
+
+impl Machine {
+    /// What is known to lie between two bounds only, in the order of the model file. Empty where nobody said so, which is not to say that all is known.
+    #[must_use]
+    pub fn unknowns(&self) -> &[Unknown] {
+        &self.parts().unknowns
+    }
+
+    /// The same machine with other values for some figures: each an unknown (this machine's, or one that the caller adds) and its value.
+    ///
+    /// # Errors
+    /// If a value is out of all reason.
+    pub fn with_values(&self, values: &[(&Unknown, f64)]) -> Result<Machine, Problem> {
+        let mut parts = MachineParts::from(self.clone());
+        // Latencies that are multiples of the local ones need these first.
+        for (unknown, value) in values {
+            if let Subject::IdleLatency(pairs) = &unknown.subject {
+                pairs.iter().for_each(|&(from, to)| set(&mut parts, from, to, *value));
+            }
+        }
+        for unknown in self.unknowns() {
+            let Subject::OverLocal(pairs) = &unknown.subject else { continue };
+            let times = values.iter().find(|(other, _)| other.place == unknown.place).map_or(unknown.value, |v| v.1);
+            for &(from, to) in pairs {
+                let (local, was) = (local_of(&parts, from), local_of(self.parts(), from));
+                if let (Some(local), Some(was), Some(ns)) = (local, was, latency_of(self.parts(), from, to)) {
+                    set(&mut parts, from, to, ns * (local / was) * (times / unknown.value));
+                }
+            }
+        }
+        for (unknown, value) in values {
+            let value = *value;
+            match &unknown.subject {
+                Subject::IdleLatency(_) | Subject::OverLocal(_) => {}
+                Subject::MemoryBandwidth(nodes) => {
+                    for &node in nodes {
+                        if let Some(node) = parts.nodes.get_mut(node) {
+                            node.memory_bandwidth_bytes_per_s = Some(value);
+                        }
+                    }
+                }
+                Subject::LinkBandwidth(links) => {
+                    for &link in links {
+                        if let Some(link) = parts.links.get_mut(link) {
+                            link.bandwidth_bytes_per_s = value;
+                        }
+                    }
+                }
+                Subject::ControllerEfficiency => parts.traffic.controller_efficiency = Some(value),
+                Subject::WriteTurnaround => parts.traffic.write_turnaround = Some(value),
+                Subject::MessageBytes => parts.traffic.message_bytes = Some(value),
+            }
+        }
+        Machine::try_from(parts)
+    }
+}
+
+/// A node's latency to its own memory.
+pub(crate) fn local_of(parts: &MachineParts, from: usize) -> Option<f64> {
+    latency_of(parts, from, from)
+}
+
+fn latency_of(parts: &MachineParts, from: usize, to: usize) -> Option<f64> {
+    parts.idle_latency_ns.get(from)?.get(to).copied().flatten()
+}
+
+fn set(parts: &mut MachineParts, from: usize, to: usize, ns: f64) {
+    if let Some(known) = parts.idle_latency_ns.get_mut(from).and_then(|row| row.get_mut(to)) {
+        *known = Some(ns);
+    }
+}

@@ -1,0 +1,137 @@
+//! Machines that the one described could be: what nobody knows exactly about it, drawn from its ranges, to be carried through the model.
+//!
+//! Each unknown is drawn evenly from its range and by itself; ratios to the local latency are drawn as such, so that no machine comes out whose memory
+//! is nearer from afar than their range allows. Draws are stratified (Latin hypercube: McKay, Beckman and Conover, Technometrics 21(2), 1979): of `n`,
+//! each unknown has one in each `n`-th part of its range.
+
+use numapilot_machine::{Machine, Problem, Subject, Unknown};
+
+use crate::service::{DEFAULT_CONTROLLER_EFFICIENCY, DEFAULT_MESSAGE_BYTES, DEFAULT_WRITE_TURNAROUND};
+
+/// Least and most of the defaults. Efficiency: STREAM over the peak on servers from 2008 to 2023, write-allocation counted, is 0.6 (buffered DDR4; DDR2)
+/// to 0.9. Turnaround: none, where writes are drained in long batches, to twice the default. Messages: one flit of 8 bytes (QPI), or 16 with header and
+/// check bits (xGMI, UPI).
+const EFFICIENCY: (f64, f64) = (0.6, 0.9);
+const TURNAROUND: (f64, f64) = (0.0, 0.4);
+const MESSAGE: (f64, f64) = (8.0, 16.0);
+const DEFAULT: &str = "the traffic model's default and its range (docs/traffic-model.md)";
+
+/// What is not known exactly of a machine: what its description leaves open, and the defaults that the model takes where it says nothing.
+#[must_use]
+pub fn unknowns(machine: &Machine) -> Vec<Unknown> {
+    let figures = machine.traffic();
+    let mut all = machine.unknowns().to_vec();
+    let mut add = |name: &str, known: Option<f64>, subject: Subject, value: f64, (low, high): (f64, f64)| {
+        if known.is_none() {
+            all.push(Unknown {
+                place: format!("traffic.{name}"),
+                subject,
+                value,
+                low,
+                high,
+                source: DEFAULT.to_owned(),
+            });
+        }
+    };
+    add(
+        "controller_efficiency",
+        figures.controller_efficiency,
+        Subject::ControllerEfficiency,
+        DEFAULT_CONTROLLER_EFFICIENCY,
+        EFFICIENCY,
+    );
+    add("write_turnaround", figures.write_turnaround, Subject::WriteTurnaround, DEFAULT_WRITE_TURNAROUND, TURNAROUND);
+    add("message_bytes", figures.message_bytes, Subject::MessageBytes, DEFAULT_MESSAGE_BYTES, MESSAGE);
+    all
+}
+
+/// One machine that it could be.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// By unknown, in the order of [`unknowns`].
+    pub values: Vec<f64>,
+    /// With these values.
+    pub machine: Machine,
+}
+
+/// `count` machines that `machine` could be, the same for the same seed.
+///
+/// # Errors
+/// If a range reaches beyond what a machine can have.
+pub fn draws(machine: &Machine, count: usize, seed: u64) -> Result<Vec<Draw>, Problem> {
+    let unknowns = unknowns(machine);
+    let mut random = Random(seed);
+    let mut values = vec![Vec::with_capacity(unknowns.len()); count];
+    for unknown in &unknowns {
+        let mut strata: Vec<usize> = (0..count).collect();
+        // Fisher and Yates.
+        for last in (1..count).rev() {
+            strata.swap(last, (random.next() * (last + 1) as f64) as usize);
+        }
+        for (draw, stratum) in values.iter_mut().zip(strata) {
+            let quantile = (stratum as f64 + random.next()) / count as f64;
+            draw.push(unknown.low + quantile * (unknown.high - unknown.low));
+        }
+    }
+    values
+        .into_iter()
+        .map(|values: Vec<f64>| {
+            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(values.iter().copied()).collect();
+            Ok(Draw { machine: machine.with_values(&set)?, values })
+        })
+        .collect()
+}
+
+/// SplitMix64 (Steele, Lea, Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    /// At least 0, below 1.
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_fill_each_range_evenly_and_depend_on_the_seed_alone() {
+        for name in numapilot_machine::builtin_names() {
+            let machine = Machine::load(name).unwrap();
+            let unknowns = unknowns(&machine);
+            assert!(unknowns.len() >= 5, "{name}: {unknowns:?}");
+            let drawn = draws(&machine, 50, 7).unwrap();
+            for (index, unknown) in unknowns.iter().enumerate() {
+                let mut strata: Vec<usize> = (drawn.iter())
+                    .map(|draw| ((draw.values[index] - unknown.low) / (unknown.high - unknown.low) * 50.0) as usize)
+                    .collect();
+                strata.sort_unstable();
+                assert!(strata.into_iter().eq(0..50), "{name}: {}", unknown.place);
+            }
+            let again = draws(&machine, 50, 7).unwrap();
+            assert!(drawn.iter().zip(&again).all(|(a, b)| a.machine == b.machine));
+            assert!(drawn[0].machine != draws(&machine, 50, 8).unwrap()[0].machine);
+        }
+    }
+
+    #[test]
+    fn no_machine_that_is_drawn_is_nearer_from_afar() {
+        for name in numapilot_machine::builtin_names() {
+            let machine = Machine::load(name).unwrap();
+            for draw in draws(&machine, 100, 1).unwrap() {
+                for from in machine.nodes().iter().filter(|node| node.has_cpus()) {
+                    let local = draw.machine.idle_latency_ns(from.id, from.id).unwrap();
+                    let all = machine.nodes().iter().filter_map(|to| draw.machine.idle_latency_ns(from.id, to.id));
+                    assert!(all.into_iter().all(|ns| ns >= local), "{name}");
+                }
+                crate::MemorySystem::new(&draw.machine).unwrap();
+            }
+        }
+    }
+}
