@@ -11,7 +11,11 @@ pub(crate) fn notes(books: &Books) -> Vec<String> {
     let convergence = &books.convergence;
     let share = convergence.unsettled_ns / books.total.to_ns.max(1.0);
     if share > UNSETTLED_SHARE {
-        notes.push(format!("In {:.1} % of the simulated time latencies and load did not agree to 1 %.", 100.0 * share));
+        let doubt = 100.0 * convergence.doubt_ns / books.total.to_ns.max(1.0);
+        notes.push(format!(
+            "In {:.1} % of the simulated time latencies and load did not agree: that leaves {doubt:.2} % of the run time open at most.",
+            100.0 * share
+        ));
     }
     if convergence.let_go > 0 {
         let count = convergence.let_go;

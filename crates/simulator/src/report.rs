@@ -229,6 +229,9 @@ pub struct Convergence {
     pub epochs: u64,
     /// Times that the memory system was solved.
     pub solves: u64,
+    /// Bound on what of the run time the disagreement of latencies and load leaves open, ns: summed over epochs, what the last latencies would still
+    /// have changed the time of the thread that they change most.
+    pub doubt_ns: f64,
     /// Epochs at whose end latencies and load did not agree to [`crate::AGREEMENT`].
     pub unsettled_epochs: u64,
     /// Simulated time of these, ns.

@@ -10,7 +10,7 @@ use crate::pages::{PageTable, Shares};
 use crate::program::Program;
 
 /// Loads whose figures differ by less than this share have the same answer.
-const SAME: f64 = 0.005;
+const SAME: f64 = 0.001;
 
 /// Classes of one epoch: threads that run on one node with one behaviour.
 pub(crate) fn load_of(
@@ -70,10 +70,4 @@ pub(crate) fn alike(a: &Load, b: &Load) -> bool {
         && a.background.len() == b.background.len()
         && a.classes.iter().zip(&b.classes).all(class)
         && a.background.iter().zip(&b.background).all(moved)
-}
-
-/// Largest relative difference between two sets of latencies; columns without a path are passed over.
-pub(crate) fn difference(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
-    let pairs = a.iter().flatten().zip(b.iter().flatten());
-    pairs.filter(|(x, y)| x.is_finite() && y.is_finite()).map(|(x, y)| (x - y).abs() / x.max(*y)).fold(0.0, f64::max)
 }

@@ -8,6 +8,7 @@ mod mover;
 mod observe;
 pub(crate) mod place;
 mod runner;
+mod settle;
 mod watch;
 mod ways;
 
@@ -31,15 +32,16 @@ use mover::{Bench, Mover};
 use observe::Watch;
 use place::Placer;
 use runner::{Epoch, Runners, Surroundings};
+use settle::Settling;
 use watch::{Sampler, Scene};
 use ways::Ways;
 
-/// Latencies and load agree when the latencies that the load gives differ from those with which it was made by less than this share.
-pub const AGREEMENT: f64 = 0.01;
+/// Latencies and load agree when the latencies that the load gives would change no thread's time by more than this share of the epoch.
+pub const AGREEMENT: f64 = 0.002;
 /// Times that an epoch is run anew with better latencies, at most.
-const PASSES: usize = 6;
-/// From this pass on, latencies go half of the way only.
-const DAMPED_FROM: usize = 2;
+const PASSES: usize = 16;
+/// From this pass on, the epoch's end stays, and latencies go as far as the last two passes say is right.
+const SETTLING_FROM: usize = 2;
 /// Answers that are kept.
 const SOLVED: usize = 64;
 
@@ -177,36 +179,44 @@ impl<'a> Engine<'a> {
         let begin = self.runners.now_ns;
         let copied = self.work_orders(horizon - begin);
         let before = self.runners.clone();
-        let mut epoch = Epoch::default();
-        let mut settled = false;
-        for pass in 0..PASSES {
-            if pass > 0 {
-                self.runners = before.clone();
-            }
-            epoch = self.pass(horizon)?;
+        let mut settling = Settling::default();
+        let mut end = (horizon, self.options.epoch_min_ns);
+        let mut pass = 0;
+        loop {
+            let epoch = self.pass(end.0, end.1)?;
             let elapsed = epoch.end_ns - begin;
             if elapsed <= 0.0 {
-                settled = true;
-                break;
+                self.close_epoch(begin, &epoch, 0.0);
+                return Ok(());
             }
             let load = self.load(&epoch, elapsed, &copied);
             let solution = self.solve(load)?;
-            let change = load::difference(self.ways.path_ns(), &solution.path_ns);
-            self.adopt(&solution, pass);
-            self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
-            if change < AGREEMENT {
-                settled = true;
-                break;
+            let weights = settle::weights(&epoch, self);
+            let doubt = weights.doubt(self.ways.path_ns(), &solution.path_ns) / elapsed;
+            pass += 1;
+            if doubt < AGREEMENT || pass == PASSES {
+                // The epoch is booked with the latencies that it was run with; the next one begins with the newest.
+                self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
+                self.close_epoch(begin, &epoch, doubt);
+                self.ways.set_path_ns(solution.path_ns);
+                return Ok(());
             }
+            let next = if pass < SETTLING_FROM {
+                solution.path_ns
+            } else {
+                // An end that depends on the latencies would make the load jump with them.
+                end = (epoch.end_ns, f64::INFINITY);
+                settling.next(self.ways.path_ns(), &solution.path_ns, &weights)
+            };
+            self.ways.set_path_ns(next);
+            self.runners.clone_from(&before);
         }
-        self.close_epoch(begin, &epoch, settled);
-        Ok(())
     }
 
-    fn pass(&mut self, horizon: f64) -> Result<Epoch, SimulatorError> {
+    fn pass(&mut self, horizon: f64, least_ns: f64) -> Result<Epoch, SimulatorError> {
         let mut around =
             Surroundings { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
-        self.runners.advance(horizon, self.options.epoch_min_ns, &mut around)
+        self.runners.advance(horizon, least_ns, &mut around)
     }
 
     /// The answer to a load: that of a recent load like it, where there is one. Programs repeat themselves.
@@ -223,16 +233,6 @@ impl<'a> Engine<'a> {
         }
         self.solved.push_back((load, solution.clone()));
         Ok(solution)
-    }
-
-    fn adopt(&mut self, solution: &Solution, pass: usize) {
-        let mut path_ns = solution.path_ns.clone();
-        if pass >= DAMPED_FROM {
-            for (new, old) in path_ns.iter_mut().flatten().zip(self.ways.path_ns().iter().flatten()) {
-                *new = (*new + old) / 2.0;
-            }
-        }
-        self.ways.set_path_ns(path_ns);
     }
 
     fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, copied: &[Background]) -> Load {
@@ -286,12 +286,14 @@ impl<'a> Engine<'a> {
     }
 
     /// Books the epoch and lets observers look at it.
-    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, settled: bool) {
+    /// `doubt`: share of its time by which latencies and load left threads' times open.
+    fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64) {
         let elapsed = epoch.end_ns - begin;
         let convergence = &mut self.books.convergence;
         convergence.epochs += 1;
         convergence.let_go += epoch.let_go;
-        if !settled {
+        convergence.doubt_ns += doubt * elapsed;
+        if doubt >= AGREEMENT {
             convergence.unsettled_epochs += 1;
             convergence.unsettled_ns += elapsed;
         }

@@ -17,10 +17,10 @@ const SMALLEST_SHARE: f64 = 1e-5;
 
 /// What was seen of one group of pages.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+pub(super) struct Seen {
     /// Samples and their weights, by thread (position among the window's threads).
-    samples: Vec<u32>,
-    weights: Vec<f64>,
+    pub(super) samples: Vec<u32>,
+    pub(super) weights: Vec<f64>,
     /// Of the weights, those of writes.
     writes: Vec<f64>,
     /// Samples by read and write.
@@ -38,25 +38,60 @@ impl Seen {
         self.kinds[usize::from(is_write)] += 1;
     }
 
-    fn count(&self) -> f64 {
+    pub(super) fn count(&self) -> f64 {
         self.samples.iter().map(|&n| f64::from(n)).sum()
     }
 
-    fn weight(&self) -> f64 {
+    pub(super) fn weight(&self) -> f64 {
         self.weights.iter().sum()
     }
 }
 
 /// What was seen of one object in one window.
 #[derive(Debug, Default)]
-struct Object {
-    process: u32,
-    first: u64,
-    end: u64,
+pub(super) struct Object {
+    pub(super) process: u32,
+    pub(super) first: u64,
+    pub(super) end: u64,
     label: u32,
-    all: Seen,
-    blocks: BTreeMap<u64, Seen>,
-    pages: BTreeMap<u64, Seen>,
+    pub(super) all: Seen,
+    pub(super) blocks: BTreeMap<u64, Seen>,
+    pub(super) pages: BTreeMap<u64, Seen>,
+}
+
+/// How blocks of an object scatter around it, and pages around their blocks: rates (shapes) and threads (concentrations).
+pub(super) struct Shapes {
+    pub(super) of_blocks: f64,
+    pub(super) of_pages: f64,
+    pub(super) trust_in_blocks: f64,
+    pub(super) trust_in_pages: f64,
+}
+
+impl Object {
+    /// Pages of its blocks, but for the last.
+    pub(super) fn block_pages(&self) -> u64 {
+        block_pages(self.first, self.end)
+    }
+
+    /// First page and end of a block.
+    pub(super) fn range_of(&self, block: u64) -> (u64, u64) {
+        let first = self.first + block * self.block_pages();
+        (first, (first + self.block_pages()).min(self.end))
+    }
+
+    pub(super) fn shapes(&self, threads: usize) -> Shapes {
+        let count = (self.end - self.first).div_ceil(self.block_pages());
+        let units = |block: u64| {
+            let (first, end) = self.range_of(block);
+            (self.blocks.get(&block).map_or(0.0, Seen::count), (end - first) as f64)
+        };
+        Shapes {
+            of_blocks: shrink::shape((0..count).map(units)),
+            of_pages: page_shape(self),
+            trust_in_blocks: shrink::concentration(self.blocks.values().map(|seen| seen.samples.as_slice()), threads),
+            trust_in_pages: page_concentration(self, threads),
+        }
+    }
 }
 
 /// Mixes of one window: for each thread that was sampled in it, its mix.
@@ -94,17 +129,22 @@ pub(super) fn mixes(
     windows
 }
 
-fn window_mixes(
-    trace: &Trace,
-    space: &Space,
-    labels: &[u32],
-    unknown: u32,
-    builder: &mut Builder,
-    batch: &[AccessRef],
-) -> WindowMixes {
+/// The threads that made these accesses, ascending.
+pub(super) fn threads_of(batch: &[AccessRef]) -> Vec<u32> {
     let mut threads: Vec<u32> = batch.iter().map(|access| access.thread.0).collect();
     threads.sort_unstable();
     threads.dedup();
+    threads
+}
+
+/// What was seen of each object in a window, by process, first page and end.
+pub(super) fn objects(
+    trace: &Trace,
+    labels: &[u32],
+    unknown: u32,
+    threads: &[u32],
+    batch: &[AccessRef],
+) -> BTreeMap<(u32, u64, u64), Object> {
     let mut objects: BTreeMap<(u32, u64, u64), Object> = BTreeMap::new();
     for access in batch {
         let page = access.address.0 / PAGE_BYTES;
@@ -129,6 +169,19 @@ fn window_mixes(
             seen.add(thread, threads.len(), weight, access.is_write);
         }
     }
+    objects
+}
+
+fn window_mixes(
+    trace: &Trace,
+    space: &Space,
+    labels: &[u32],
+    unknown: u32,
+    builder: &mut Builder,
+    batch: &[AccessRef],
+) -> WindowMixes {
+    let threads = threads_of(batch);
+    let objects = objects(trace, labels, unknown, &threads, batch);
     let mut parts: Vec<Vec<MixPart>> = vec![Vec::new(); threads.len()];
     for object in objects.values() {
         spread(object, space, builder, &mut parts);
@@ -146,80 +199,99 @@ fn block_pages(first: u64, end: u64) -> u64 {
     (end - first).div_ceil(BLOCKS).max(BLOCK_PAGES)
 }
 
-/// Adds an object's accesses to the threads' mixes: evenly over the object, more on blocks and pages that were seen more often.
+/// Pages of an object that each thread accesses alike.
+pub(super) struct Run {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    /// By thread, on each page: reads and writes, in the weights of the window's samples.
+    pub(super) per_page: Vec<(f64, f64)>,
+}
+
+/// Adds an object's accesses to the threads' mixes.
 fn spread(object: &Object, space: &Space, builder: &mut Builder, parts: &mut [Vec<MixPart>]) {
+    for run in runs(object, parts.len()) {
+        for slice in space.slices(object.process, run.first, run.end, object.label) {
+            let pages = slice.pages as f64;
+            let slice = builder.slice(Slice { label: object.label, ..slice });
+            for (parts, (reads, writes)) in parts.iter_mut().zip(&run.per_page).filter(|(_, of)| of.0 + of.1 > 0.0) {
+                parts.push(MixPart { slice, reads: reads * pages, writes: writes * pages });
+            }
+        }
+    }
+}
+
+/// Estimates who accesses which page of an object how often. Every page has one estimate, the closest that there is: its own if it was sampled, its
+/// block's if that was, the object's else. So a thread that is known to stay away from some block or page has no part of it, however much of the
+/// object it uses elsewhere. What a thread was seen to do with the whole object is best known: its estimates are scaled to sum to that.
+pub(super) fn runs(object: &Object, threads: usize) -> Vec<Run> {
     let pages = (object.end - object.first) as f64;
-    let threads = parts.len();
-    let per_sample = object.all.weight() / object.all.count();
     let of_all: Vec<f64> = object.all.weights.iter().map(|weight| weight / object.all.weight()).collect();
-    let block_pages = block_pages(object.first, object.end);
-    let block_count = (object.end - object.first).div_ceil(block_pages);
-    let block_range = |block: u64| {
-        let first = object.first + block * block_pages;
-        (first, (first + block_pages).min(object.end))
-    };
-    // How blocks scatter within the object, and pages within their blocks.
-    let none = vec![0.0; threads];
-    let no_one = Seen { samples: vec![0; threads], weights: none.clone(), writes: none, kinds: [0; 2] };
-    let block_units = |block: u64| {
-        let (first, end) = block_range(block);
-        (object.blocks.get(&block).unwrap_or(&no_one).count(), (end - first) as f64)
-    };
-    let block_shape = shrink::shape((0..block_count).map(block_units));
-    let block_trust = shrink::concentration(object.blocks.values().map(|seen| seen.samples.as_slice()), threads);
-    let page_shape = page_shape(object, block_pages);
-    let page_trust = page_concentration(object, block_pages, threads);
+    let shapes = object.shapes(threads);
     let write_trust = shrink::concentration(object.pages.values().map(|seen| &seen.kinds[..]), 2);
     let write_share = f64::from(object.all.kinds[1]) / object.all.count();
     // Each thread has its own: one that fills an object and many that read it may meet in one window.
-    let shares_of = |seen: &Seen| -> Vec<f64> {
-        seen.writes.iter().zip(&seen.weights).map(|(w, all)| if *all > 0.0 { w / all } else { 0.0 }).collect()
-    };
-    let own_writes = shares_of(&object.all);
+    let own_writes: Vec<f64> = (object.all.writes.iter().zip(&object.all.weights))
+        .map(|(writes, all)| if *all > 0.0 { writes / all } else { 0.0 })
+        .collect();
 
     let mean = object.all.count() / pages;
-    let base = shrink::rate(0.0, block_pages as f64, mean, block_shape).min(mean);
+    let of_no_block = shrink::rate(0.0, object.block_pages() as f64, mean, shapes.of_blocks);
+    let mut runs: Vec<Run> = Vec::new();
     // `written`: how much more of it is written than of the whole object.
-    let mut add = |first: u64, end: u64, per_page: &[f64], written: f64| {
-        for slice in space.slices(object.process, first, end, object.label) {
-            let weight = per_sample * slice.pages as f64;
-            let slice = builder.slice(Slice { label: object.label, ..slice });
-            for (thread, parts) in parts.iter_mut().enumerate().filter(|(thread, _)| per_page[*thread] > 0.0) {
-                let (of, writes) = (weight * per_page[thread], (own_writes[thread] * written).min(1.0));
-                parts.push(MixPart { slice, reads: of * (1.0 - writes), writes: of * writes });
-            }
+    let mut add = |first: u64, end: u64, rate: f64, who: &[f64], written: f64| {
+        let of = |(share, writes): (&f64, &f64)| {
+            let writes = (writes * written).min(1.0);
+            (rate * share * (1.0 - writes), rate * share * writes)
+        };
+        if first < end {
+            runs.push(Run { first, end, per_page: who.iter().zip(&own_writes).map(of).collect() });
         }
     };
-    let scaled = |rate: f64, shares: &[f64]| -> Vec<f64> { shares.iter().map(|share| rate * share).collect() };
-    let over =
-        |rates: &[f64], base: &[f64]| -> Vec<f64> { rates.iter().zip(base).map(|(r, b)| (r - b).max(0.0)).collect() };
-    let object_rates = scaled(base, &of_all);
-    add(object.first, object.end, &object_rates, 1.0);
+    let mut next = object.first;
     for (&block, seen) in &object.blocks {
-        let (first, end) = block_range(block);
-        let of_block = shrink::distribution(&seen.weights, seen.count(), &of_all, block_trust);
-        let block_mean = shrink::rate(seen.count(), (end - first) as f64, mean, block_shape);
-        let block_base = shrink::rate(0.0, 1.0, block_mean, page_shape).min(block_mean);
-        let block_rates = scaled(block_base, &of_block);
-        add(first, end, &over(&block_rates, &object_rates), 1.0);
-        let beneath: Vec<f64> = block_rates.iter().zip(&object_rates).map(|(a, b)| a.max(*b)).collect();
+        let (first, end) = object.range_of(block);
+        add(next, first, of_no_block, &of_all, 1.0);
+        let of_block = shrink::distribution(&seen.weights, seen.count(), &of_all, shapes.trust_in_blocks);
+        let block_mean = shrink::rate(seen.count(), (end - first) as f64, mean, shapes.of_blocks);
+        let unseen = shrink::rate(0.0, 1.0, block_mean, shapes.of_pages);
+        next = first;
         for (&page, seen) in object.pages.range(first..end) {
-            let of_page = shrink::distribution(&seen.weights, seen.count(), &of_block, page_trust);
-            let page_rate = shrink::rate(seen.count(), 1.0, block_mean, page_shape);
+            add(next, page, unseen, &of_block, 1.0);
+            let of_page = shrink::distribution(&seen.weights, seen.count(), &of_block, shapes.trust_in_pages);
+            let page_rate = shrink::rate(seen.count(), 1.0, block_mean, shapes.of_pages);
             let kinds = [f64::from(seen.kinds[0]), f64::from(seen.kinds[1])];
             let writes = shrink::distribution(&kinds, seen.count(), &[1.0 - write_share, write_share], write_trust)[1];
-            let written = if write_share > 0.0 { writes / write_share } else { 0.0 };
-            add(page, page + 1, &over(&scaled(page_rate, &of_page), &beneath), written);
+            add(page, page + 1, page_rate, &of_page, if write_share > 0.0 { writes / write_share } else { 0.0 });
+            next = page + 1;
+        }
+        add(next, end, unseen, &of_block, 1.0);
+        next = end;
+    }
+    add(next, object.end, of_no_block, &of_all, 1.0);
+    scale(&mut runs, object);
+    runs
+}
+
+/// Makes each thread's reads and writes sum to what was seen of it.
+fn scale(runs: &mut [Run], object: &Object) {
+    for (thread, (all, writes)) in object.all.weights.iter().zip(&object.all.writes).enumerate() {
+        let sum = |of: fn(&(f64, f64)) -> f64| -> f64 {
+            runs.iter().map(|run| of(&run.per_page[thread]) * (run.end - run.first) as f64).sum()
+        };
+        let factor = |seen: f64, estimated: f64| if estimated > 0.0 { seen / estimated } else { 0.0 };
+        let factors = (factor(all - writes, sum(|of| of.0)), factor(*writes, sum(|of| of.1)));
+        for run in runs.iter_mut() {
+            run.per_page[thread].0 *= factors.0;
+            run.per_page[thread].1 *= factors.1;
         }
     }
 }
 
 /// Shape of pages' rates around those of their blocks: every page of every block, seen or not, against its block's own mean.
-fn page_shape(object: &Object, block_pages: u64) -> f64 {
+fn page_shape(object: &Object) -> f64 {
     let mut members: Vec<(f64, f64)> = Vec::new();
     for (&block, seen) in &object.blocks {
-        let first = object.first + block * block_pages;
-        let end = (first + block_pages).min(object.end);
+        let (first, end) = object.range_of(block);
         // Units are chosen so that each block has the mean 1: then all blocks can be pooled.
         let unit = seen.count() / (end - first) as f64;
         let mut seen_pages = 0;
@@ -233,11 +305,11 @@ fn page_shape(object: &Object, block_pages: u64) -> f64 {
 }
 
 /// Concentration of pages around their blocks: pairs are compared within each block by itself.
-fn page_concentration(object: &Object, block_pages: u64, threads: usize) -> f64 {
+fn page_concentration(object: &Object, threads: usize) -> f64 {
     let (mut weight, mut sum) = (0.0, 0.0);
     for (&block, seen) in &object.blocks {
-        let first = object.first + block * block_pages;
-        let pages = object.pages.range(first..(first + block_pages).min(object.end));
+        let (first, end) = object.range_of(block);
+        let pages = object.pages.range(first..end);
         let pages: Vec<&Seen> = pages.map(|(_, seen)| seen).collect();
         let k = shrink::concentration(pages.iter().map(|seen| seen.samples.as_slice()), threads);
         // What is pooled is k / (k + 1), the share that is common: it lies between 0 and 1.

@@ -2,6 +2,8 @@
 //!
 //! `docs/simulator.md`, "Recorded programs", has the rules. The recording must have accesses (engine `instrument`).
 
+#[cfg(test)]
+mod held_out;
 mod mixes;
 mod rates;
 mod sharing;
