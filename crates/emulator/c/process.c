@@ -21,6 +21,9 @@ _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec"))
 uintptr_t np_slot_call;
 
 static struct np_modules modules;
+static uint32_t *fork_canary; /* the tracker's; NULL: no tracker yet */
+static uint64_t *fork_order;
+static uint32_t own_pid;
 static const struct np_sim *emulated_sim;
 
 /* Modules that the tracker has not announced are unknown here: asking the emulated loader would take emulated code. */
@@ -46,6 +49,9 @@ static void meet(uint64_t address) {
     np_unwind_generation = hello.unwind_generation;
     np_own = hello.own;
     np_slot_call = hello.slot_call;
+    fork_canary = hello.fork_canary;
+    fork_order = hello.fork_order;
+    own_pid = (uint32_t)getpid();
     np_cycles_per_access_q8 = hello.arena->config.cycles_per_access_q8;
     np_arena = hello.arena;
     ((struct np_emulator_hello *)address)->answer = 1;
@@ -70,22 +76,34 @@ static void take_slot(struct np_slot *slot) {
     guest->slot = slot;
 }
 
+static bool makes_process(int64_t number) {
+    return number == SYS_fork || number == SYS_vfork || number == SYS_clone || number == SYS_clone3;
+}
+
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
     if (np_likely(number != NP_SYSCALL_EMULATOR)) {
         if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
+        if (np_unlikely(makes_process(number))) np_guest.fork_order = np_order_kept();
         return;
     }
     if (a1 == NP_EMULATOR_HELLO) meet(a2);
     else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2);
 }
 
-/* A forked child has no slot until its tracker says so: until then it must not write to its parent's. */
+/* A forked child has no slot until its tracker says so: until then it must not write to its parent's. The tracker in it is told, because it may have been
+ * meant to share its parent's memory (vfork), and then has passed no handler. */
+static void begin_child(struct np_guest *guest) {
+    own_pid = (uint32_t)getpid();
+    guest->slot = NULL;
+    *fork_order = guest->fork_order;
+    *fork_canary = 0;
+}
+
 void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result) {
     if (np_guest.slot != NULL) np_kernel_filled(number, result);
-    if (np_likely(result != 0)) return;
-    if (number != SYS_fork && number != SYS_vfork && number != SYS_clone && number != SYS_clone3) return;
-    if (np_guest.slot != NULL && np_guest.slot->pid != (uint32_t)getpid()) np_guest.slot = NULL;
+    if (np_likely(result != 0) || !makes_process(number)) return;
+    if (fork_canary != NULL && own_pid != (uint32_t)getpid()) begin_child(&np_guest);
 }
 
 /* QEMU's translated code keeps the address of its CPU's state, which begins with the sixteen registers, in rbp, and calls us directly: rbp is still that. In

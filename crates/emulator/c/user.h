@@ -19,6 +19,7 @@ struct np_guest {
     struct np_slot *slot;       /* NULL: not recorded (yet), and nothing is done */
     const uint64_t *registers;  /* rax, rcx, rdx, rbx, rsp, rbp, ... as QEMU keeps them; NULL: not found, so stacks are unknown */
     const uint64_t *candidate;  /* the same, not yet checked */
+    uint64_t fork_order;        /* stamp before the last call that may make a process */
     uint64_t candidate_argument; /* its rdi when np_emulator_slot began */
 };
 extern _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));

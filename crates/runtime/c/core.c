@@ -103,11 +103,14 @@ void np_planner_thread_began(uintptr_t start) {
     if (planner != NULL) planner->thread_began(start);
 }
 
+void np_tell_callouts(struct np_slot *slot) {
+    struct np_slot **location = callouts != NULL ? callouts->slot_location() : NULL;
+    if (location != NULL) *location = slot;
+}
+
 void np_set_callouts_slot(struct np_slot *slot) {
     np_emulator_slot(slot);
-    if (callouts == NULL) return;
-    struct np_slot **location = callouts->slot_location();
-    if (location != NULL) *location = slot;
+    np_tell_callouts(slot);
 }
 
 static void attach(void) {

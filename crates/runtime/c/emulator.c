@@ -16,6 +16,8 @@ void np_emulator_meet(void) {
         .modules = np_modules(),
         .unwind_generation = np_unwind_generation,
         .own = np_own,
+        .fork_canary = np_fork_canary,
+        .fork_order = &np_raw_fork_order,
         .slot_call = (uintptr_t)np_emulator_slot,
     };
     NP_SYS2(NP_SYSCALL_EMULATOR, NP_EMULATOR_HELLO, &hello);

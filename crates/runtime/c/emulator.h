@@ -13,7 +13,7 @@
 
 #define NP_SYSCALL_EMULATOR 0x4e500001
 #define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
-#define NP_EMULATOR_ABI 1u
+#define NP_EMULATOR_ABI 2u
 
 enum np_emulator_call {
     NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
@@ -31,6 +31,8 @@ struct np_emulator_hello {
     struct np_modules modules;
     uint64_t *unwind_generation;
     struct np_own own;
+    uint32_t *fork_canary; /* in a forked child: 0 from the plugin, for emulators that do not wipe the page and for vfork, which is a fork to them */
+    uint64_t *fork_order;  /* and the stamp before the fork */
     uintptr_t slot_call; /* first instruction of np_emulator_slot, where the first argument register holds the slot */
 };
 

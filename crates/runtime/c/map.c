@@ -78,6 +78,11 @@ void np_maps_init(struct np_slot *slot) {
     np_heap_init();
 }
 
+void np_map_stack_grown(struct np_slot *slot, uintptr_t address, uint64_t bytes) {
+    struct mapping map = {.address = address, .bytes = bytes, .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_STACK, .path = "[stack]", .path_bytes = 7};
+    put_map(slot, &map, np_order());
+}
+
 struct line_search { uintptr_t address; struct mapping *map; char *path; };
 
 static bool take_line(const struct np_maps_line *line, void *context) {
@@ -201,6 +206,12 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     uint64_t after = np_order();
+    /* Before anything else: memory of our own may come to lie where the pages were. */
+    if (new != old) {
+        np_pages_forget(new, new_bytes);
+        np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
+        np_pages_forget(old, old_bytes);
+    } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
     char path[PATH_BYTES];
     struct mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
     struct line_search search = {new, &map, path};
@@ -208,11 +219,6 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     map.stack = np_stack_id(slot, caller);
     put_unmap(slot, old, old_bytes, before);
     put_map(slot, &map, after);
-    if (new != old) {
-        np_pages_forget(new, new_bytes);
-        np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
-        np_pages_forget(old, old_bytes);
-    } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
     np_leave(slot);
 }
 

@@ -437,11 +437,16 @@ void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
     if (!np_sim.ready || slot == NULL || ((old ^ new) & ((1u << NP_PAGE_SHIFT) - 1)) != 0) return;
     struct forgotten left = {0, 0};
     flush_range(from, from + pages);
+    /* All of it is asked first: a leaf that is made for the new place may come to lie where the pages were. */
     for (uint64_t i = 0; i < pages; i++) {
-        uint8_t *byte = byte_of(from + i, false), resident;
+        const uint8_t *byte = byte_of(from + i, false);
+        uint8_t resident;
+        if (byte != NULL && np_load(*byte) != 0 && np_resident(from + i, 1, &resident) != -ENOMEM) pages = i;
+    }
+    for (uint64_t i = 0; i < pages; i++) {
+        uint8_t *byte = byte_of(from + i, false);
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : 0;
         if (seen == 0) continue;
-        if (np_resident(from + i, 1, &resident) != -ENOMEM) break;
         uint8_t *now = byte_of(to + i, true);
         if (now == NULL) break;
         __atomic_store_n(now, seen, __ATOMIC_RELAXED);

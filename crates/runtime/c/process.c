@@ -55,6 +55,17 @@ static void put_process_end(struct np_slot *slot, uint32_t index, uint32_t kind,
     np_commit(slot, 3);
 }
 
+/* Whether a process has a live thread under another number than `pid`: then a clone into its memory has that number, and by its exec the process goes on. */
+static bool lives_elsewhere(uint32_t process_index, uint32_t pid) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE && np_load(slot->process_index) == process_index
+            && np_load(slot->pid) != pid) return true;
+    }
+    return false;
+}
+
 /* The process that this one was before exec, whose slots nobody else will close; its index, or NP_NONE32. */
 static uint32_t close_old_image(const struct np_slot *own) {
     uint32_t found = NP_NONE32;
@@ -64,8 +75,8 @@ static uint32_t close_old_image(const struct np_slot *own) {
         if (slot == own || np_load(slot->pid) != own->pid || np_load(slot->process_index) == own->process_index) continue;
         uint32_t expected = NP_SLOT_LIVE;
         uint32_t old_index = np_load(slot->process_index);
-        if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            found = old_index;
+        if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+            && !lives_elsewhere(old_index, own->pid)) found = old_index;
     }
     return found;
 }
@@ -88,17 +99,27 @@ void np_process_begin_image(struct np_slot *slot) {
 
 /* -- fork -- */
 
+uint64_t np_raw_fork_order;
+
 static void before_fork(void) {
     np_pages_forked();
+    np_tell_callouts(NULL);
     np_tls.fork_order = np_order_kept();
 }
 
+/* Else a later fork without handlers would be taken to have been made then. */
+static void after_fork_in_parent(void) {
+    np_tls.fork_order = 0;
+    np_tell_callouts(np_tls.phase == NP_PHASE_LIVE && !np_load(np_tls_is_shared) ? np_tls.slot : NULL);
+}
+
 void np_process_after_fork(void) {
-    if (np_arena == NULL || np_tls.forked_pid == (uint32_t)NP_SYS0(SYS_getpid)) return;
+    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == (uint32_t)NP_SYS0(SYS_getpid))) return;
     int saved = errno;
     struct np_tls *tls = &np_tls;
     struct np_slot *parent = tls->slot;
-    struct np_birth birth = {.parent_thread = NP_NONE32, .order = tls->fork_order};
+    struct np_birth birth = {.parent_thread = NP_NONE32, .order = tls->fork_order != 0 ? tls->fork_order : np_raw_fork_order};
+    if (birth.order == 0) birth.order = np_order();
     if (parent != NULL) {
         birth.parent_thread = parent->thread_index;
         birth.creator_clock = np_track_only ? 0 : np_stamp_clock(parent);
@@ -115,10 +136,11 @@ void np_process_after_fork(void) {
     struct np_slot *slot = np_thread_begin(&birth);
     if (slot != NULL) {
         slot->in_hook = 1;
-        np_process_start(slot, slot->last_order, parent_index, false);
+        /* Its memory is its parent's as of the fork: what the parent has done since (it does not wait for us) is not in it. */
+        np_process_start(slot, birth.order, parent_index, false);
         slot->in_hook = 0;
     }
-    tls->fork_order = 0;
+    tls->fork_order = np_raw_fork_order = 0;
     errno = saved;
 }
 
@@ -149,7 +171,7 @@ static void on_quick_exit(void) {
 }
 
 void np_process_init(void) {
-    pthread_atfork(before_fork, NULL, np_process_after_fork);
+    pthread_atfork(before_fork, after_fork_in_parent, np_process_after_fork);
     /* Registered before the loader's own handler, hence run after every other library's destructors. */
     on_exit(on_process_exit, NULL);
     at_quick_exit(on_quick_exit);

@@ -129,6 +129,7 @@ uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, 
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (np_unlikely(!recording())) return lose(slot);
     if (np_unlikely(np_scratch(slot)->lost_reentrant != 0)) put_pending_loss(slot);
+    if (np_unlikely(order < np_scratch(slot)->born)) order = np_scratch(slot)->born;
     uint64_t clock = np_track_only ? np_real_clock(order) : np_stamp_clock(slot);
     uint64_t order_delta = order - slot->last_order, clock_delta = clock - slot->last_clock;
     /* Also true for deltas below zero: a record may be stamped before what was written meanwhile (realloc's free). */

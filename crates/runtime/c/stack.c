@@ -95,7 +95,12 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     uint32_t flags, depth = np_arena->config.max_stack_depth;
     uint64_t hash;
     memo->id = 0;
+    uintptr_t stack_lo = slot->stack_lo;
+    (void)stack_lo;
     unsigned count = np_unwind(slot, memo, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
+#ifndef NP_PLUGIN /* an emulator maps its guest's whole */
+    if (np_unlikely(slot->stack_lo < stack_lo)) np_map_stack_grown(slot, slot->stack_lo, stack_lo - slot->stack_lo);
+#endif
     if (np_unlikely(flags & 2)) __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
     if (np_unlikely(count == 0)) return 0;
     hash |= hash == 0;

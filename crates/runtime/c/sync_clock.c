@@ -9,13 +9,15 @@
  * the host ran them. Exact recent intervals settle who waits for whom; a ring of fill levels per slice of the window
  * conserves capacity beyond those intervals, so that a saturated lock hands out exactly one cycle of hold per cycle.
  *
- * Each object has a word that its user holds for some nanoseconds. Taking it is bounded: who finds it held by a thread that does not
- * run, by itself (a signal handler), or by a parent before the fork, goes on without the object.
+ * Each object has a word that its user holds for some nanoseconds. On a busy host that user may lose its CPU for milliseconds meanwhile: who waits
+ * sleeps, so that it comes to run, and what is booked at the object is not lost. Taking it is bounded all the same: who finds it held by itself (a
+ * signal handler), by a parent before the fork, or by a thread that does not run for a long time, goes on without the object.
  */
 #include "vtime.h"
 
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define OBJECTS 4096 /* power of two */
 #define WAYS 4
@@ -92,9 +94,14 @@ static uint64_t mix(uint64_t key) {
 
 /* ---- finding an object ---- */
 
+/* Turns of `enter`: busy, then giving way, then asleep; about a tenth of a second in all. */
+#define BUSY_TURNS 48
+#define YIELD_TURNS 64
+#define TURNS 128
+
 static bool enter(struct np_slot *slot, struct object *object) {
     uint64_t me = (uint64_t)slot->pid << 32 | slot->tid;
-    for (unsigned attempt = 0; attempt < 64; attempt++) {
+    for (unsigned attempt = 0; attempt < TURNS; attempt++) {
         uint64_t holder = 0;
         if (__atomic_compare_exchange_n(&object->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
         if (holder == me) return false;
@@ -102,10 +109,14 @@ static bool enter(struct np_slot *slot, struct object *object) {
             if (__atomic_compare_exchange_n(&object->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
             continue;
         }
-        if (attempt < 48) {
+        if (attempt < BUSY_TURNS) {
             np_pause();
+        } else if (attempt < YIELD_TURNS) {
+            NP_SYS0(SYS_sched_yield);
         } else {
-            np_sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+            /* From 0.1 to 1.6 ms. */
+            struct timespec nap = {0, 100000l << (attempt - YIELD_TURNS < 4 ? attempt - YIELD_TURNS : 4)};
+            NP_SYS2(SYS_nanosleep, &nap, NULL);
         }
     }
     return false;

@@ -65,11 +65,19 @@ bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index)
 
 /* -- begin and end -- */
 
+/* The mapping that `here` is in, the end of the one below it, and whether the kernel lets it grow downwards. */
+struct stack_search { uintptr_t here, lo, hi, below; bool grows; };
+
 static bool holds_our_stack(const struct np_maps_line *line, void *context) {
-    uintptr_t *bounds = context;
-    if (bounds[0] < line->lo || bounds[0] >= line->hi) return true;
-    bounds[0] = line->lo;
-    bounds[1] = line->hi;
+    struct stack_search *search = context;
+    if (search->here >= line->hi) {
+        search->below = line->hi;
+        return true;
+    }
+    if (search->here < line->lo) return false;
+    search->lo = line->lo;
+    search->hi = line->hi;
+    search->grows = line->path_bytes == 7 && memcmp(line->path, "[stack]", 7) == 0;
     return false;
 }
 
@@ -89,13 +97,16 @@ static void find_stack(struct np_slot *slot, bool may_allocate) {
         uintptr_t here = (uintptr_t)__builtin_frame_address(0);
         if (here >= slot->stack_lo && here < slot->stack_hi) return;
     }
-    uintptr_t bounds[2] = {(uintptr_t)__builtin_frame_address(0), 0};
-    np_maps_each(holds_our_stack, bounds);
-    slot->stack_lo = bounds[1] != 0 ? bounds[0] : 0;
-    slot->stack_hi = bounds[1];
+    struct stack_search search = {.here = (uintptr_t)__builtin_frame_address(0)};
+    np_maps_each(holds_our_stack, &search);
+    slot->stack_lo = search.lo;
+    slot->stack_hi = search.hi;
+    /* An emulator maps the whole of its guest's. */
+    if (slot->pid == slot->tid && !np_arena->emulated) np_stack_growing(slot, search.grows, search.below);
 }
 
 static void put_thread_start(struct np_slot *slot, const struct np_birth *birth, uint64_t order) {
+    np_scratch(slot)->born = order;
     uint64_t *words = np_begin(slot, NP_REC_THREAD_START, slot->thread_index, 9, order);
     if (words == NULL) return;
     uint64_t cpu = np_track_only ? NP_NONE32 : slot->cpu, node = np_track_only ? NP_NONE32 : slot->node;
@@ -109,21 +120,21 @@ static void put_thread_start(struct np_slot *slot, const struct np_birth *birth,
     np_commit(slot, 9);
 }
 
-static void put_name(struct np_slot *slot, const char *name) {
+static void put_name(struct np_slot *slot, const char *name, uint64_t order) {
     size_t bytes = strnlen(name, sizeof np_tls.name - 1);
     memset(np_tls.name, 0, sizeof np_tls.name);
     memcpy(np_tls.name, name, bytes);
     unsigned words_needed = 2 + np_words_for(bytes);
-    uint64_t *words = np_begin(slot, NP_REC_THREAD_NAME, bytes, words_needed, np_order());
+    uint64_t *words = np_begin(slot, NP_REC_THREAD_NAME, bytes, words_needed, order);
     if (words == NULL) return;
     np_put_bytes(words + 2, name, bytes);
     np_commit(slot, words_needed);
 }
 
 /* Names are set from many places, also by the kernel: look, and write it if it is news. */
-static void note_name(struct np_slot *slot) {
+static void note_name(struct np_slot *slot, uint64_t order) {
     char name[16] = {0};
-    if (NP_SYS2(SYS_prctl, PR_GET_NAME, name) == 0 && strncmp(name, np_tls.name, sizeof name) != 0) put_name(slot, name);
+    if (NP_SYS2(SYS_prctl, PR_GET_NAME, name) == 0 && strncmp(name, np_tls.name, sizeof name) != 0) put_name(slot, name, order);
 }
 
 static struct np_slot *prepare_slot(const struct np_birth *birth) {
@@ -162,8 +173,9 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     tls->nested = 0;
     if (has_end_key) pthread_setspecific(end_key, slot);
     __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
-    put_thread_start(slot, birth, birth->order != 0 ? birth->order : np_order());
-    note_name(slot);
+    uint64_t order = birth->order != 0 ? birth->order : np_order();
+    put_thread_start(slot, birth, order);
+    note_name(slot, order); /* with its start: a forked process' start, as early, is written after it, and the rings are merged record by record */
     tls->phase = NP_PHASE_LIVE;
     slot->in_hook = 0;
     np_set_callouts_slot(slot);
@@ -187,7 +199,7 @@ void np_thread_end(void) {
     int saved = errno;
     slot->in_hook |= 1;
     np_set_callouts_slot(NULL);
-    note_name(slot);
+    note_name(slot, np_order());
     remember_end(slot);
     tls->phase = NP_PHASE_ENDED;
     tls->slot = NULL;
@@ -372,7 +384,7 @@ NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
     int result = NP_REAL(pthread_setname_np)(thread, name);
     struct np_slot *slot = result == 0 && pthread_equal(thread, pthread_self()) ? np_slot_here() : NULL;
     if (slot != NULL && np_enter(slot)) {
-        note_name(slot);
+        note_name(slot, np_order());
         np_leave(slot);
     }
     return result;
@@ -387,7 +399,7 @@ NP_EXPORT int prctl(int option, ...) {
     int result = NP_REAL(prctl)(option, a, b, c, d);
     struct np_slot *slot = result == 0 && option == PR_SET_NAME ? np_slot_here() : NULL;
     if (slot != NULL && np_enter(slot)) {
-        note_name(slot);
+        note_name(slot, np_order());
         np_leave(slot);
     }
     return result;

@@ -46,6 +46,7 @@ struct np_scratch {
     uint64_t full_tail;    /* ring tail when a wait for room last failed; no further waits until it moves */
     uint32_t has_waited;
     uint32_t lost_reentrant; /* pending NP_REC_LOST */
+    uint64_t born;         /* stamp of the thread's start; no record of it is earlier, also none whose stamp was taken before the hook found a new thread */
 };
 static inline struct np_scratch *np_scratch(struct np_slot *slot) {
     _Static_assert(sizeof(struct np_scratch) <= 384, "outgrew its part of scratch");
@@ -55,6 +56,7 @@ static inline struct np_scratch *np_scratch(struct np_slot *slot) {
 extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp */
 extern uint32_t np_process_index;
 extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
+extern uint64_t np_raw_fork_order;    /* in a child that passed no fork handler: stamp before the fork, where an emulator took one; else 0 */
 extern bool np_tls_is_shared;         /* a clone() without thread-local storage of its own lives */
 struct np_own {
     uintptr_t lo, hi;                          /* our own image: frames in it never appear in stacks */
@@ -74,6 +76,9 @@ static inline struct np_slot *np_slot_here(void) {
     return np_self_slow();
 }
 void np_set_callouts_slot(struct np_slot *slot);
+/* Of the above what the call-outs in this process see, without the emulator. NULL before a fork, and the slot again in the parent: instrumented code that a
+ * child runs before our handler would go on in its parent's slot. */
+void np_tell_callouts(struct np_slot *slot);
 /* In a thread that was made through our hooks, once it has its slot: a plan may send it elsewhere. */
 void np_planner_thread_began(uintptr_t start);
 
@@ -136,6 +141,8 @@ static inline const void *np_known_eh_frame(struct np_modules modules, uintptr_t
 struct np_modules np_modules(void);
 void np_modules_init(struct np_slot *slot);
 void np_maps_init(struct np_slot *slot);
+/* The first thread's stack has grown by this, beyond what was known of it. */
+void np_map_stack_grown(struct np_slot *slot, uintptr_t address, uint64_t bytes);
 void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags);
 /* -- heap.c: a block was made; what the allocator got for it unseen is recorded first -- */
 void np_heap_init(void);
@@ -203,6 +210,7 @@ struct np_memo {
     uint64_t padding[2];
 };
 /* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
+void np_stack_growing(struct np_slot *slot, bool grows, uintptr_t below);
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);
 extern uint64_t *np_unwind_generation; /* of this process */
 /* The memo is of a walk from these registers, and what it read is still there. */

@@ -127,19 +127,65 @@ static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t g
     return STEP_ON;
 }
 
-/* The first thread's stack grows downwards by itself; the kernel keeps other mappings this far away from its top. (An emulator's is mapped whole.) */
-static NP_COLD uintptr_t lowest_of_growing(const struct np_slot *slot) {
+/* -- the stack that grows -- */
+
+#ifdef NP_PLUGIN
+/* An emulator maps the whole of its guest's. */
+static bool has_grown(const struct np_slot *slot, uintptr_t sp) {
+    (void)slot, (void)sp;
+    return false;
+}
+#else
+/* The kernel keeps other mappings at least this far from the top of the process's first stack, whatever its limit (mmap_base, arch/x86/mm/mmap.c, MIN_GAP;
+ * arm64: mm/util.c), and this far from the lowest page that it has grown to (stack_guard_gap, mm/mmap.c). */
+#define STACK_ROOM (128ull << 20)
+#define STACK_GUARD (256ull << 12)
+
+/* Where the stack of this process's first thread ends, if that is the one that the kernel lets grow; 0: another (a child forked by another thread). */
+static uintptr_t growing_hi;
+/* A mapping that this thread was on, and that is not that stack: a coroutine's. */
+static uintptr_t other_lo, other_hi;
+
+static uint64_t stack_limit(void) {
     struct rlimit limit;
-    uint64_t room = 128ull << 20;
-    if (NP_SYS2(SYS_getrlimit, RLIMIT_STACK, &limit) == 0 && limit.rlim_cur > room && limit.rlim_cur < 64ull << 30) room = limit.rlim_cur;
-    return slot->stack_hi > room ? slot->stack_hi - room : 4096;
+    return NP_SYS2(SYS_getrlimit, RLIMIT_STACK, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
-    if (np_likely(sp >= slot->stack_lo && sp < slot->stack_hi)) return true;
-    if (slot->pid != slot->tid || (np_arena != NULL && np_arena->emulated) || sp >= slot->stack_hi || sp < lowest_of_growing(slot)) return false;
-    slot->stack_lo = sp & ~4095ull; /* it has grown */
+/* What the limit allows belongs to the stack from the start, as a further thread's does: other threads may be given what lies in a frame before this thread
+ * is ever seen that deep. At most the room that is free in any case: what lies beyond belongs to it once this thread was seen there (stack.c). */
+void np_stack_growing(struct np_slot *slot, bool grows, uintptr_t below) {
+    growing_hi = grows ? slot->stack_hi : 0;
+    other_lo = other_hi = 0;
+    if (!grows) return;
+    uint64_t limit = stack_limit(), room = limit < STACK_ROOM ? limit : STACK_ROOM;
+    uintptr_t low = slot->stack_hi > room ? (slot->stack_hi - room) & ~4095ull : 4096;
+    if (below != 0 && low < below + STACK_GUARD) low = below + STACK_GUARD;
+    if (low < slot->stack_lo) slot->stack_lo = low;
+}
+
+static bool is_other(const struct np_maps_line *line, void *context) {
+    uintptr_t sp = *(const uintptr_t *)context;
+    if (sp >= line->hi) return true;
+    if (sp < line->lo || line->hi == growing_hi) return false;
+    other_lo = line->lo;
+    other_hi = line->hi;
+    return false;
+}
+
+/* Below what was known: by a large limit, one that was raised, or none. Then this is the mapping that ends where the stack does: the kernel says. */
+static NP_COLD bool has_grown(struct np_slot *slot, uintptr_t sp) {
+    if (slot->pid != slot->tid || growing_hi == 0 || slot->stack_hi != growing_hi || sp >= slot->stack_hi) return false;
+    if (slot->stack_hi - sp > stack_limit() || (sp >= other_lo && sp < other_hi)) return false;
+    other_hi = 0;
+    np_maps_each(is_other, &sp);
+    if (other_hi != 0) return false;
+    slot->stack_lo = sp & ~4095ull;
     return true;
+}
+#endif
+
+static inline bool on_own_stack(struct np_slot *slot, uintptr_t sp) {
+    return np_likely(sp >= slot->stack_lo && sp < slot->stack_hi) || has_grown(slot, sp);
 }
 
 static bool is_trampoline(uintptr_t pc) {

@@ -17,6 +17,8 @@ const PLACED_PAGES_MAX: u32 = 1 << 28;
 /// Memory of freed blocks from this size on may go back to the kernel, and be another page when it is next touched (M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
 /// of glibc).
 const RETURNED_BYTES: u64 = 128 << 10;
+/// What the kernel calls the stack that grows by itself.
+const GROWING_STACK: &str = "[stack]";
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
@@ -151,6 +153,17 @@ impl<L: Layouts> Joiner<L> {
             return;
         }
         let process = self.known_thread(record.thread).process;
+        let initial = flags & map_flags::INITIAL != 0;
+        if !initial {
+            if path == GROWING_STACK && flags & map_flags::STACK != 0 && self.stack_grown(process, address, bytes) {
+                return;
+            }
+            // Room that a stack had not grown into yet, or that of a thread whose end was not seen.
+            let stacks = &mut self.spaces[process.0 as usize].stacks;
+            if stacks.overlaps(address, address + bytes) {
+                Arc::make_mut(stacks).remove(address, address + bytes, &mut Vec::new());
+            }
+        }
         let key = match binary_data(path) {
             // No declaration is at that offset: nothing says where in the source the parts come from.
             Some((binary, part)) => {
@@ -161,7 +174,6 @@ impl<L: Layouts> Joiner<L> {
         let site = self.site(key);
         let path = self.name(path);
         let object = self.born(record, address, bytes);
-        let initial = flags & map_flags::INITIAL != 0;
         let thread = object.thread.filter(|_| !initial);
         let order = self.order(record);
         let object = self.new_object(Object { site, stack, thread, ..object }, order);
@@ -175,6 +187,20 @@ impl<L: Layouts> Joiner<L> {
         }
         self.end_pieces(record, process, &mut cut);
         self.scratch_cut = cut;
+    }
+
+    /// The main thread was seen below what was known of its stack: more of the same object.
+    fn stack_grown(&mut self, process: ProcessIndex, address: u64, bytes: u64) -> bool {
+        let stacks = &mut self.spaces[process.0 as usize].stacks;
+        let Some(piece) = stacks.get(address + bytes) else { return false };
+        let stack = &mut self.out.objects[piece.value as usize];
+        if stack.process != process || stack.address.0 != address + bytes {
+            return false;
+        }
+        stack.address = VirtAddr(address);
+        stack.bytes += bytes;
+        Arc::make_mut(stacks).insert(address, address + bytes, piece.value, &mut Vec::new());
+        true
     }
 
     pub(super) fn unmap(&mut self, record: &Record, address: u64, bytes: u64) {
@@ -324,10 +350,14 @@ impl<L: Layouts> Joiner<L> {
         self.out.thread_extras[index.0 as usize].end_order = Some(self.order(record));
         let Some(object) = object else { return };
         self.died(record, object.0);
-        let low = self.out.objects[object.0 as usize].address.0;
+        let stack = &self.out.objects[object.0 as usize];
+        let (low, high) = (stack.address.0, stack.address.0 + stack.bytes);
         let stacks = &mut self.spaces[process.0 as usize].stacks;
-        if stacks.get(low).is_some_and(|piece| piece.value == object.0) {
-            Arc::make_mut(stacks).take(low);
+        // In pieces where it grew, or mappings took parts of its room.
+        let pieces: Vec<u64> =
+            stacks.between(low, high).filter(|piece| piece.value == object.0).map(|piece| piece.start).collect();
+        for start in pieces {
+            Arc::make_mut(stacks).take(start);
         }
     }
 
@@ -433,7 +463,7 @@ fn binary_data(path: &str) -> Option<(&str, &str)> {
 
 fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
-    if flags & map_flags::STACK != 0 || path == "[stack]" {
+    if flags & map_flags::STACK != 0 || path == GROWING_STACK {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
     } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
         SiteKey::Named(ObjectKind::Allocator, "allocator")

@@ -33,6 +33,11 @@ impl<V: Copy> Ranges<V> {
         (address < end).then_some(Piece { start, end, value })
     }
 
+    /// Whether anything lives in `[start, end)`.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        start < end && self.by_start.range(..end).next_back().is_some_and(|(_, &(last, _))| last > start)
+    }
+
     /// Puts `value` at `[start, end)` and reports what it cut out. An empty range changes nothing.
     pub fn insert(&mut self, start: u64, end: u64, value: V, cut: &mut Vec<Piece<V>>) {
         if start < end {

@@ -1,7 +1,7 @@
 //! One address space: what lives at each address right now.
 //!
 //! Most specific wins: a heap block over a thread's stack over a mapping that the program made over a symbol or section of a
-//! loaded binary over the mappings that were there from the start.
+//! loaded binary over the mappings that were there from the start. A mapping that is made later takes from a stack what it covers.
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 
 pub mod arena;
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::env;
 use std::fs;
@@ -11,6 +12,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::OnceLock;
 
 use numapilot_trace::record::Event;
@@ -36,8 +39,20 @@ pub fn tracker() -> &'static Path {
     PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").tracker)
 }
 
-/// Compiles `source` from `tests/programs` with these flags to an executable or library called `name`.
+/// Compiles `source` from `tests/programs` with these flags to an executable or library called `name`: once, however many tests of a binary want it, since
+/// one would write it anew while another runs it.
 pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    /// What it was built from, and where it is.
+    type Built = OnceLock<(Vec<String>, PathBuf)>;
+    static BUILT: Mutex<BTreeMap<String, Arc<Built>>> = Mutex::new(BTreeMap::new());
+    let wanted: Vec<String> = std::iter::once(source).chain(flags.iter().copied()).map(str::to_owned).collect();
+    let entry = Arc::clone(BUILT.lock().expect("what was built").entry(name.to_owned()).or_default());
+    let (how, output) = entry.get_or_init(|| (wanted.clone(), compile_anew(source, name, flags)));
+    assert_eq!(*how, wanted, "{name} is the name of another program");
+    output.clone()
+}
+
+fn compile_anew(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let output = scratch().join(name);
     let compiler = if source.ends_with(".cpp") { "g++" } else { "gcc" };
     let mut command = Command::new(compiler);

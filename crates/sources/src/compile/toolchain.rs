@@ -39,6 +39,11 @@ pub(super) struct Toolchain {
     pub(super) depth: u32,
 }
 
+/// Wrappers that this one was started under.
+fn depth_outside() -> u32 {
+    env::var(DEPTH_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 fn variable_of(language: Language) -> &'static str {
     match language {
         Language::C => "NUMAPILOT_CC",
@@ -58,7 +63,7 @@ fn names_of(language: Language) -> &'static [&'static str] {
 pub(super) fn find(wrapper: &Wrapper) -> Result<Toolchain, CompileError> {
     let language = wrapper.language;
     let variable = variable_of(language);
-    let depth = env::var(DEPTH_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(0) + 1;
+    let depth = depth_outside() + 1;
     if depth > DEPTH_MAX {
         return Err(CompileError::Loop { variable });
     }
@@ -129,9 +134,12 @@ fn gcc_major(program: &Path, leading: &[OsString]) -> Option<u32> {
     ask(program, leading, "-dumpversion")?.trim().split('.').next()?.parse().ok()
 }
 
+/// The question counts as a wrapper inside this one: what it is put to may find us on PATH in its turn (`ccache` before our folder of links), and each
+/// would ask the next for ever.
 fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
-    let output =
-        Command::new(program).args(leading).arg(question).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let mut command = Command::new(program);
+    command.args(leading).arg(question).env(DEPTH_VARIABLE, (depth_outside() + 1).to_string());
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
