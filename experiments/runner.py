@@ -1,7 +1,6 @@
 """Records and simulates, with everything kept in one folder. The only file here that starts processes."""
 
 import concurrent.futures
-import hashlib
 import json
 import os
 import shutil
@@ -10,24 +9,12 @@ import sys
 import threading
 import time
 
+import files
 import plan
 
 RATE_HZ = "500000"
 # Simulations at once; each takes one core and up to a few hundred MB.
 AT_ONCE = 2
-
-
-def write(path, text):
-    """Wholly or not at all."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(path + ".part", path)
-
-
-def hash_of(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Failed(Exception):
@@ -48,7 +35,7 @@ class Lab:
         self.numapilot, self.workloads, self.out = map(os.path.abspath, (numapilot, workloads, out))
         if not os.access(self.numapilot, os.X_OK):
             sys.exit(f"experiments: {numapilot}: no such program; `make build` makes it")
-        self.binary_hash = hash_of(self.numapilot)
+        self.binary_hash = files.hash_of(self.numapilot)
         self.said = threading.Lock()
 
     def policies(self):
@@ -83,7 +70,7 @@ class Lab:
     def key(self, job):
         """What a result depends on."""
         source = job.description or os.path.join(self.trace(job), "meta.json")
-        return {"binary": self.binary_hash, "options": list(job.options), "input": hash_of(source)}
+        return {"binary": self.binary_hash, "options": list(job.options), "input": files.hash_of(source)}
 
     def simulate(self, job):
         """The answer of one simulation, without its series over time; from the last run if nothing has changed since."""
@@ -102,7 +89,7 @@ class Lab:
             answer = trimmed(json.loads(printed))
         except (ValueError, KeyError) as error:
             raise Failed(f"{job.label}: not an answer of `numapilot simulate --json`: {error!r}") from error
-        write(path, json.dumps({"key": key, "answer": answer}))
+        files.write(path, json.dumps({"key": key, "answer": answer}))
         self.say(f"simulated {job.label}: {time.monotonic() - begun:.0f} s")
         return answer
 

@@ -11,10 +11,11 @@ import unittest
 from xml.etree import ElementTree
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, FOLDER)
+sys.path[:0] = [FOLDER, os.path.join(os.path.dirname(FOLDER), "tools")]
 sys.dont_write_bytecode = True
 
 import figures  # noqa: E402
+import files  # noqa: E402
 import judge  # noqa: E402
 import page  # noqa: E402
 import plan  # noqa: E402
@@ -139,9 +140,9 @@ class Kept(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             binary, description = os.path.join(folder, "numapilot"), os.path.join(folder, "w.toml")
             script = "#!/bin/sh\necho x >> {}/calls\ncat '{}'\n".format(folder, os.environ["SIMULATE_JSON"])
-            runner.write(binary, script)
+            files.write(binary, script)
             os.chmod(binary, 0o755)
-            runner.write(description, "a = 1\n")
+            files.write(description, "a = 1\n")
             job = plan.Job("synthetic/m/w", ("--policy", "first-touch"), description=description)
 
             def calls():
@@ -151,18 +152,18 @@ class Kept(unittest.TestCase):
                     return len(file.readlines())
 
             self.assertEqual([calls(), calls()], [1, 1])
-            runner.write(description, "a = 2\n")
+            files.write(description, "a = 2\n")
             self.assertEqual(calls(), 2)
             job = plan.Job(job.label, ("--policy", "interleave"), description=description)
             self.assertEqual(calls(), 3)
-            runner.write(binary, script + "\n")
+            files.write(binary, script + "\n")
             os.chmod(binary, 0o755)
             self.assertEqual(calls(), 4)
 
     def test_what_is_no_answer_is_a_failure_and_is_not_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             binary = os.path.join(folder, "numapilot")
-            runner.write(binary, "#!/bin/sh\necho '{}'\n")
+            files.write(binary, "#!/bin/sh\necho '{}'\n")
             os.chmod(binary, 0o755)
             job = plan.Job("synthetic/m/w", (), description=binary)
             answers, failures = runner.Lab(binary, folder, folder).results([job])
@@ -173,7 +174,7 @@ class Kept(unittest.TestCase):
     def test_a_program_that_is_not_there_costs_its_own_rows_only(self):
         with tempfile.TemporaryDirectory() as folder:
             binary = os.path.join(folder, "numapilot")
-            runner.write(binary, "#!/bin/sh\nexit 1\n")
+            files.write(binary, "#!/bin/sh\nexit 1\n")
             os.chmod(binary, 0o755)
             answers, failures = runner.Lab(binary, folder, folder).results(plan.jobs(["pca"], plan.POLICIES, 1.0, 1, False))
             self.assertEqual(answers, {})

@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 
+import files
+
 
 # Debian's suites beside the system's own, for packages that its mirror does not have as a whole.
 SUITES = ("oldstable", "stable", "testing", "unstable")
@@ -113,14 +115,14 @@ class Archive:
         if read(path) in (wanted, fewer) and read(done) == wanted:
             return
         for text in (wanted, fewer):
-            write(path, text)
+            files.write(path, text)
             try:
                 run(["apt-get", *self.options, "-q", "update"])
                 break
             except Failed:
                 if text == fewer:
                     raise
-        write(done, wanted)
+        files.write(done, wanted)
 
     def fetch(self, source, folder):
         """Downloads the package into `folder`, checked against its signed list, and tells its version.
@@ -143,7 +145,7 @@ class Archive:
                 except Failed as error:
                     first = first or error
                     continue
-                write(os.path.join(work, "version"), version + note)
+                files.write(os.path.join(work, "version"), version + note)
                 os.replace(work, folder)
                 return version + note
         shutil.rmtree(work, ignore_errors=True)
@@ -179,11 +181,6 @@ def read(path):
             return file.read()
     except FileNotFoundError:
         return ""
-
-
-def write(path, text):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def missing(packages):

@@ -3,6 +3,7 @@
 import json
 import os
 
+import files
 import steps
 import store
 
@@ -63,7 +64,7 @@ def compare(zoo, xtask, label, command, cwd):
         done["failed"] = f"{took.problem or took.status}: {steps.tail(err, 300)}"
     if not done["failed"] and done["exit"] != 0:
         done["failed"] = f"the program ended with {done['exit']} in the guest"
-    store.write(path, json.dumps(done, indent=1) + "\n")
+    files.write(path, json.dumps(done, indent=1) + "\n")
     zoo.say(f"homes of {label}: {done['failed'] or share(done['total'])}")
     return done
 

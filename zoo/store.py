@@ -4,18 +4,12 @@ import hashlib
 import json
 import os
 
-
-def write(path, text):
-    """Wholly or not at all."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(path + ".part", path)
+import files
 
 
 def hash_of(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    """As many digits as results are kept under."""
+    return files.hash_of(path)[:16]
 
 
 def key_of(*parts):
@@ -51,4 +45,4 @@ class Store:
             return {}  # Absent, or cut off in its writing.
 
     def save(self, name, results):
-        write(self.path("results", f"{name}.json"), json.dumps(results, indent=1, sort_keys=True) + "\n")
+        files.write(self.path("results", f"{name}.json"), json.dumps(results, indent=1, sort_keys=True) + "\n")

@@ -7,7 +7,7 @@ import unittest
 import unittest.mock
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, FOLDER)
+sys.path[:0] = [FOLDER, os.path.join(os.path.dirname(FOLDER), "tools")]
 sys.dont_write_bytecode = True
 
 import fetch  # noqa: E402

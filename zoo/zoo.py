@@ -14,6 +14,7 @@ import threading
 import time
 
 import fetch
+import files
 import judge
 import steps
 import store
@@ -91,7 +92,7 @@ class Zoo:
             text = f'#!/bin/sh\nexec "{self.numapilot}" {language} "$@"\n'
             # Another zoo may be using it.
             if fetch.read(path) != text:
-                store.write(path, text)
+                files.write(path, text)
                 os.chmod(path, 0o755)
             made[variable] = (plain, path)
         return made

@@ -8,33 +8,42 @@ use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Comparison;
 
-const TEST: &str = "pages_have_the_same_homes_as_on_a_real_kernel";
-
-#[test]
-fn pages_have_the_same_homes_as_on_a_real_kernel() {
-    if !numapilot_lab::wanted(TEST) {
+/// Compares all pages of the program's data; `least`: pages that each node has at least, as a program whose pages are all on one would show nothing.
+fn compare(test: &str, name: &str, variant: &str, least: usize) {
+    if !numapilot_lab::wanted(test) {
         return;
     }
-    let program = workload("psearchy").display().to_string();
-    let command = [program.as_str(), "--size", "test", "--threads", "4"].map(str::to_owned);
+    let program = workload(name).display().to_string();
+    let command = [program.as_str(), "--size", "test", "--threads", "4", "--variant", variant].map(str::to_owned);
     let comparison = Comparison {
         recorder: BINARY.into(),
         engine: "instrument".to_owned(),
         machine: "opteron-8385".to_owned(),
         command: command.into(),
+        environment: vec![("OMP_WAIT_POLICY".to_owned(), "passive".to_owned())],
         folder: None,
     };
     let compared = comparison.run(&Lab::new(Topology::opteron(4)).icount(true)).expect("the lab");
     assert_eq!(compared.exit, 0, "{}", compared.stdout);
     let data = compared.homes.sum(|kind| matches!(kind, "heap" | "anonymous" | "static"));
     eprintln!("{}: {data:?}, same by node: {:?}", compared.how, compared.homes.same_on);
-    // A program whose pages are all on one node would show nothing.
     assert!(
-        compared.homes.same_on.values().filter(|&&pages| pages >= 100).count() >= 4,
+        compared.homes.same_on.values().filter(|&&pages| pages >= least).count() >= 4,
         "{:?}",
         compared.homes.same_on
     );
     assert!(data.share_explained() >= 0.99, "{data:?}: {:x?}", compared.homes.examples);
     // Reasons that are known explain a few pages per thread, no more.
     assert!(data.share_same() >= 0.98, "{data:?}");
+}
+
+#[test]
+fn pages_have_the_same_homes_as_on_a_real_kernel() {
+    compare("pages_have_the_same_homes_as_on_a_real_kernel", "psearchy", "naive", 100);
+}
+
+/// Blocks of mappings of their own are given back, and the tracker's memory for a thread may come to lie where they were.
+#[test]
+fn what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program() {
+    compare("what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program", "bfs", "naive", 1);
 }

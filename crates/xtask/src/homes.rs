@@ -51,6 +51,7 @@ pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
         engine: args.engine.clone(),
         machine: args.machine.clone(),
         command: args.command.clone(),
+        environment: Vec::new(),
         folder: Some(std::env::current_dir().context("cannot tell the working folder")?),
     };
     let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);

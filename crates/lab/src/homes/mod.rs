@@ -46,8 +46,10 @@ pub struct Comparison {
     pub engine: String,
     /// The simulated machine: as many nodes as the guest has.
     pub machine: String,
-    /// The program and its arguments.
+    /// The program and its arguments. A program that starts another by exec has that one's first pages where its own main thread was.
     pub command: Vec<String>,
+    /// Variables beside those of this process.
+    pub environment: Vec<(String, String)>,
     /// Where it runs, on the host; changes stay in the guest unless the working folder holds it.
     pub folder: Option<PathBuf>,
 }
@@ -116,6 +118,7 @@ impl Comparison {
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(self.folder.as_deref().unwrap_or(folder.path()));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let outcome = lab.run(&command)?;
         let failed = |what: &'static str| LabError::Failed {
             what,
