@@ -7,6 +7,7 @@
  *   MOVES_MARK=half|all   marks around the second half, or from the start on; `regions SKIPPED COUNTED` says how many there were, by half and after it
  *   MOVES_NODES=N:CPUS    so many nodes with so many CPUs each, for simulated machines, which have no /sys
  *   MOVES_TURNS=N         it lasts until memory was gone through so often, not SECONDS: on simulated machines the clock is the host's, which may be busy
+ *   MOVES_STAY=1          bound to node 0 such that the kernel still looks who uses what, and moves nothing
  *   MOVES_PAGES=1         each page's node at the end: `pages ADDRESS NODES`, a digit each
  *   MOVES_FREE=1          threads run where they like; MOVES_PAUSE_US: they sleep so long after each turn
  *   remote    each node's thread reads and writes a part of its own
@@ -266,6 +267,10 @@ int main(int count, char **words) {
     if (memory == MAP_FAILED) return 3;
     memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
     madvise(memory, bytes, getenv("MOVES_HUGE") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    /* MPOL_BIND | MPOL_F_NUMA_BALANCING (linux/mempolicy.h): pages go to users on the nodes bound to only (mpol_misplaced in mm/mempolicy.c). */
+    unsigned long first_node = 1;
+    if (getenv("MOVES_STAY") && syscall(SYS_mbind, memory, bytes, 2 | 1 << 13, &first_node, sizeof first_node * 8, 0) != 0)
+        return fprintf(stderr, "moves: mbind: %s\n", strerror(errno)), 3;
     if (is("locked") && mlock(memory, bytes) != 0) return fprintf(stderr, "moves: mlock: %s\n", strerror(errno)), 3;
     if (getenv("MOVES_MARK")) np_mark(NP_MARK_ONLY_ME, NULL);
     pthread_t threads[NODES_MAX];
