@@ -21,7 +21,8 @@ fn lab(kernel: Kernel) -> Lab {
 fn guest(folder: &Path, kernel: Kernel, script: &str) -> (String, String) {
     let program = build_plain(folder, "moves", SOURCE, &[]);
     // The binary is read once before anything is timed: on a busy host that takes seconds, of which the programs last a few.
-    let prelude = "$numapilot --version > /dev/null; ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
+    let prelude =
+        "$numapilot --version > /dev/null; ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{script}", program.display());
     let outcome = lab(kernel).run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
     eprintln!("{}, {:.1} s\n{}{}", outcome.how, outcome.run.as_secs_f64(), outcome.stdout, outcome.stderr);

@@ -89,7 +89,8 @@ fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
     let folder = scratch();
     let moves = build_plain(folder.path(), "moves", include_str!("programs/moves.c"), &[]);
     // The binary is read once before anything is timed: on a busy host that takes seconds, of which the programs last a few.
-    let prelude = "$numapilot --version > /dev/null; ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
+    let prelude =
+        "$numapilot --version > /dev/null; ready() { until grep -q ready $1; do sleep 0.05; done; }; cd /tmp; ";
     let script = format!("moves={} numapilot={BINARY}; {prelude}{}", moves.display(), script(&moments(kills, seed)));
     let lab = Lab::new(Topology::symmetric(2)).icount(true).time_limit(Duration::from_secs(300 + 30 * kills));
     let outcome = lab.run(Command::new("sh").args(["-c", &script])).expect("the lab").expect_success();
