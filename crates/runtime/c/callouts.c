@@ -8,7 +8,8 @@
 
 NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
 
-#define NP_ALIAS(result, name, parameters, target) NP_ENTRY result name parameters __attribute__((alias(#target)))
+/* An alias lies where its target does, whatever it says. */
+#define NP_ALIAS(result, name, parameters, target) NP_EXPORT result name parameters __attribute__((alias(#target)))
 
 /* ---- up to 8 bytes, aligned ---- */
 

@@ -8,8 +8,14 @@
 
 #include "np.h"
 
+/* The call-outs' code has sections of its own names, which linkers keep as they are and `strip` leaves: of a stripped binary nothing else would tell the
+ * hidden functions from the program's (crates/symbols, coverage.rs). Every function here that the compiler does not surely inline carries one; a
+ * test holds the archive to that (crates/runtime/tests/sim_model.rs). What `--wrap` leads to is apart: code without instrumentation calls it too. */
+#define NP_CALLOUTS_TEXT "np_callouts_text"
+#define NP_TEXT __attribute__((section(NP_CALLOUTS_TEXT)))
+#define NP_WRAPPED_TEXT __attribute__((section("np_callouts_wrapped")))
 /* Entry points are default-visible: libraries of one program share the copy that is first in link order. */
-#define NP_ENTRY NP_EXPORT
+#define NP_ENTRY NP_EXPORT NP_TEXT
 
 extern NP_HIDDEN _Thread_local struct np_slot *np_callouts_slot __attribute__((tls_model("initial-exec")));
 extern struct np_callouts_abi numapilot_callouts;
@@ -18,40 +24,40 @@ extern NP_HIDDEN struct np_callouts_abi *np_callouts_primary;
 
 /* Slow paths, tail-called from the entry points, so that their caller's registers are those of the user's code. The argument order keeps the
  * address where the entry point received it. */
-NP_HIDDEN void np_miss_read(uintptr_t address, struct np_slot *slot);
-NP_HIDDEN void np_miss_write(uintptr_t address, struct np_slot *slot);
-NP_HIDDEN void np_detached_read(uintptr_t address);
-NP_HIDDEN void np_detached_write(uintptr_t address);
-NP_HIDDEN void np_slow_read_range(uintptr_t address, size_t bytes);
-NP_HIDDEN void np_slow_write_range(uintptr_t address, size_t bytes);
+NP_HIDDEN NP_TEXT void np_miss_read(uintptr_t address, struct np_slot *slot);
+NP_HIDDEN NP_TEXT void np_miss_write(uintptr_t address, struct np_slot *slot);
+NP_HIDDEN NP_TEXT void np_detached_read(uintptr_t address);
+NP_HIDDEN NP_TEXT void np_detached_write(uintptr_t address);
+NP_HIDDEN NP_TEXT void np_slow_read_range(uintptr_t address, size_t bytes);
+NP_HIDDEN NP_TEXT void np_slow_write_range(uintptr_t address, size_t bytes);
 /* The same with the registers given by an entry point that cannot tail-call. */
-NP_HIDDEN void np_slow_access(uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
+NP_HIDDEN NP_TEXT void np_slow_access(uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller);
 /* This thread's slot, attaching the thread if need be. NULL: not recorded. */
-NP_HIDDEN struct np_slot *np_attach_slot(void);
+NP_HIDDEN NP_TEXT struct np_slot *np_attach_slot(void);
 
-static inline uint64_t np_key(const struct np_slot *slot, uintptr_t address) { return np_key_of(address, slot->line_mask, slot->line_pick); }
+static inline NP_TEXT uint64_t np_key(const struct np_slot *slot, uintptr_t address) { return np_key_of(address, slot->line_mask, slot->line_pick); }
 
-static inline uint64_t np_stage_one(const struct np_slot *slot, uint64_t key) {
+static inline NP_TEXT uint64_t np_stage_one(const struct np_slot *slot, uint64_t key) {
     const uint64_t *entries = (const uint64_t *)((const char *)slot + NP_FILTER_OFFSET);
     return np_load(entries[(uint32_t)key & np_load(slot->l1_mask)]);
 }
 
-static inline bool np_hits_read(const struct np_slot *slot, uintptr_t address) {
+static inline NP_TEXT bool np_hits_read(const struct np_slot *slot, uintptr_t address) {
     uint64_t key = np_key(slot, address);
     return np_likely(np_stage_one(slot, key) >> 1 == key);
 }
 
-static inline bool np_hits_write(const struct np_slot *slot, uintptr_t address) {
+static inline NP_TEXT bool np_hits_write(const struct np_slot *slot, uintptr_t address) {
     uint64_t key = np_key(slot, address);
     return np_likely(np_stage_one(slot, key) == (key << 1 | 1));
 }
 
 /* Bytes that lie in the line of their first byte. */
-static inline bool np_in_one_line(uintptr_t address, size_t bytes) {
+static inline NP_TEXT bool np_in_one_line(uintptr_t address, size_t bytes) {
     return (address & ((1u << NP_LINE_SHIFT) - 1)) + bytes <= (1u << NP_LINE_SHIFT);
 }
 
 /* Work units of a block access: copies move 32 bytes per step. */
-static inline uint64_t np_range_work(size_t bytes) { return 1 + (bytes >> 5); }
+static inline NP_TEXT uint64_t np_range_work(size_t bytes) { return 1 + (bytes >> 5); }
 
 #endif

@@ -15,9 +15,9 @@ typedef uint64_t np_a64;
 typedef unsigned __int128 np_a128;
 
 /* The order without the hints that gcc puts above it (hardware lock elision). */
-static inline int np_order_of(int order) { return order & 0xff; }
-static inline bool np_acquires(int order) { return np_order_of(order) != __ATOMIC_RELAXED && np_order_of(order) != __ATOMIC_RELEASE; }
-static inline bool np_releases(int order) { return np_order_of(order) >= __ATOMIC_RELEASE; }
+static inline NP_TEXT int np_order_of(int order) { return order & 0xff; }
+static inline NP_TEXT bool np_acquires(int order) { return np_order_of(order) != __ATOMIC_RELAXED && np_order_of(order) != __ATOMIC_RELEASE; }
+static inline NP_TEXT bool np_releases(int order) { return np_order_of(order) >= __ATOMIC_RELEASE; }
 
 /* Always inline: the registers are those of the entry point's caller. */
 static inline __attribute__((always_inline)) struct np_slot *np_touch(uintptr_t address, size_t bytes, uint32_t bits) {
@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) struct np_slot *np_touch(uintptr_t 
 }
 
 /* Program time is told through the tracker's functions, which an unattached program lacks: then there is no slot either. */
-static inline void np_told_rmw(struct np_slot *slot, uintptr_t address) {
+static inline NP_TEXT void np_told_rmw(struct np_slot *slot, uintptr_t address) {
     if (np_unlikely(slot != NULL)) np_callouts_primary->rmw(slot, address);
 }
 
@@ -89,15 +89,15 @@ static inline void np_told_rmw(struct np_slot *slot, uintptr_t address) {
     }
 
 #define NP_NATIVE_WIDTH(bits)                                                                              \
-    static inline np_a##bits np_load##bits(const volatile np_a##bits *pointer) { return __atomic_load_n(pointer, __ATOMIC_SEQ_CST); } \
-    static inline void np_store##bits(volatile np_a##bits *pointer, np_a##bits value, int order) {         \
+    static inline NP_TEXT np_a##bits np_load##bits(const volatile np_a##bits *pointer) { return __atomic_load_n(pointer, __ATOMIC_SEQ_CST); } \
+    static inline NP_TEXT void np_store##bits(volatile np_a##bits *pointer, np_a##bits value, int order) {         \
         if (np_order_of(order) == __ATOMIC_SEQ_CST) __atomic_store_n(pointer, value, __ATOMIC_SEQ_CST);    \
         else __atomic_store_n(pointer, value, __ATOMIC_RELEASE);                                           \
     }                                                                                                      \
-    static inline np_a##bits np_swap##bits(volatile np_a##bits *pointer, np_a##bits value) {               \
+    static inline NP_TEXT np_a##bits np_swap##bits(volatile np_a##bits *pointer, np_a##bits value) {               \
         return __atomic_exchange_n(pointer, value, __ATOMIC_SEQ_CST);                                      \
     }                                                                                                      \
-    static inline int np_compare_exchange##bits(volatile np_a##bits *pointer, np_a##bits *expected, np_a##bits desired) { \
+    static inline NP_TEXT int np_compare_exchange##bits(volatile np_a##bits *pointer, np_a##bits *expected, np_a##bits desired) { \
         return __atomic_compare_exchange_n(pointer, expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
     }                                                                                                      \
     NP_WIDTH(bits)                                                                                         \
@@ -117,7 +117,7 @@ NP_NATIVE_WIDTH(64)
  * Inline, without libatomic, which the program may not link. A load that finds zero stores zero back: as libatomic does, and for the same reason 16-byte
  * atomics in read-only memory do not work. */
 #if defined(__x86_64__)
-static inline np_a128 np_swap_if_equal(volatile np_a128 *pointer, np_a128 expected, np_a128 desired) {
+static inline NP_TEXT np_a128 np_swap_if_equal(volatile np_a128 *pointer, np_a128 expected, np_a128 desired) {
     uint64_t low = (uint64_t)expected, high = (uint64_t)(expected >> 64);
     __asm__ volatile("lock cmpxchg16b %2"
                      : "+a"(low), "+d"(high), "+m"(*pointer)
@@ -126,16 +126,16 @@ static inline np_a128 np_swap_if_equal(volatile np_a128 *pointer, np_a128 expect
     return (np_a128)high << 64 | low;
 }
 #else
-static inline np_a128 np_swap_if_equal(volatile np_a128 *pointer, np_a128 expected, np_a128 desired) {
+static inline NP_TEXT np_a128 np_swap_if_equal(volatile np_a128 *pointer, np_a128 expected, np_a128 desired) {
     return __sync_val_compare_and_swap(pointer, expected, desired);
 }
 #endif
 
-static inline np_a128 np_load128(const volatile np_a128 *pointer) {
+static inline NP_TEXT np_a128 np_load128(const volatile np_a128 *pointer) {
     return np_swap_if_equal((volatile np_a128 *)(uintptr_t)pointer, 0, 0);
 }
 
-static inline int np_compare_exchange128(volatile np_a128 *pointer, np_a128 *expected, np_a128 desired) {
+static inline NP_TEXT int np_compare_exchange128(volatile np_a128 *pointer, np_a128 *expected, np_a128 desired) {
     np_a128 found = np_swap_if_equal(pointer, *expected, desired);
     if (found == *expected) return 1;
     *expected = found;
@@ -150,8 +150,8 @@ static inline int np_compare_exchange128(volatile np_a128 *pointer, np_a128 *exp
         old;                                                            \
     })
 
-static inline np_a128 np_swap128(volatile np_a128 *pointer, np_a128 value) { return NP_LOOP128(value); }
-static inline void np_store128(volatile np_a128 *pointer, np_a128 value, int order) {
+static inline NP_TEXT np_a128 np_swap128(volatile np_a128 *pointer, np_a128 value) { return NP_LOOP128(value); }
+static inline NP_TEXT void np_store128(volatile np_a128 *pointer, np_a128 value, int order) {
     (void)order;
     np_swap128(pointer, value);
 }

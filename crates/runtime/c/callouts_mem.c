@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void np_block_write(const void *poi
 /* What `--wrap` resolves: __real_NAME is the C library's NAME, also inside this archive. */
 #define NP_WRAP(result, name, parameters) \
     extern result __real_##name parameters; \
-    NP_ENTRY result __wrap_##name parameters
+    NP_EXPORT NP_WRAPPED_TEXT result __wrap_##name parameters
 
 NP_WRAP(void *, memcpy, (void *to, const void *from, size_t bytes)) {
     np_block_read(from, bytes);
@@ -78,7 +78,7 @@ NP_WRAP(void *, __memset_chk, (void *to, int value, size_t bytes, size_t room)) 
     return __real___memset_chk(to, value, bytes, room);
 }
 
-static inline size_t np_compared(size_t bytes, bool equal) {
+static inline NP_TEXT size_t np_compared(size_t bytes, bool equal) {
     return equal || bytes < 8 ? bytes : 8;
 }
 

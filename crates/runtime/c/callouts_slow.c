@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 
-static struct np_slot **np_slot_location(void) { return &np_callouts_slot; }
+static NP_TEXT struct np_slot **np_slot_location(void) { return &np_callouts_slot; }
 
 NP_EXPORT struct np_callouts_abi numapilot_callouts = {
     .version = NP_CALLOUTS_ABI,
@@ -15,7 +15,7 @@ NP_EXPORT struct np_callouts_abi numapilot_callouts = {
 
 NP_HIDDEN struct np_callouts_abi *np_callouts_primary = &numapilot_callouts;
 
-__attribute__((constructor)) static void np_find_primary(void) {
+__attribute__((constructor)) static NP_TEXT void np_find_primary(void) {
     struct np_callouts_abi *found = dlsym(RTLD_DEFAULT, NP_CALLOUTS_SYMBOL);
     if (found != NULL && found->version == NP_CALLOUTS_ABI) np_callouts_primary = found;
 }
@@ -30,7 +30,7 @@ NP_HIDDEN struct np_slot *np_attach_slot(void) {
 #if defined(__x86_64__)
 _Static_assert(offsetof(struct np_callouts_abi, miss) == 24, "the calls below");
 _Static_assert(NP_ACC_WRITE == 1, "the bits below");
-__asm__(".text\n"
+__asm__(".pushsection " NP_CALLOUTS_TEXT ",\"ax\",@progbits\n"
         ".p2align 4\n"
         ".globl np_miss_write\n.hidden np_miss_write\n.type np_miss_write, @function\n"
         "np_miss_write:\n"
@@ -59,7 +59,8 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset -24\n"
         "  ret\n"
         ".cfi_endproc\n"
-        ".size np_miss_read, .-np_miss_read\n");
+        ".size np_miss_read, .-np_miss_read\n"
+        ".popsection\n");
 #else
 NP_HIDDEN __attribute__((noinline)) void np_miss_read(uintptr_t address, struct np_slot *slot) {
     np_callouts_primary->miss(slot, address, 0, NP_CALLER_REGS());

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use lab::*;
+use object::Object;
+use object::ObjectSection;
+use object::SectionKind;
 
 /// Lines of a private filter: 1024 sets of 9 ways.
 const PRIVATE_LINES: f64 = 9216.0;
@@ -166,6 +169,26 @@ fn atomics_are_atomic_recorded_or_not() {
             assert!(outcome.number("total", "peer") > 0, "{compiler} {level}: four threads write the same lines");
         }
     }
+}
+
+/// `numapilot-symbols` leaves these sections out when it judges how much of a program is instrumented; code elsewhere would count as the program's.
+#[test]
+fn all_code_of_the_archive_lies_in_sections_of_its_own() {
+    let lab = Lab::new();
+    let data = std::fs::read(&lab.callouts).expect("the archive");
+    let archive = object::read::archive::ArchiveFile::parse(&*data).expect("an archive");
+    let (mut own, mut other) = (0, Vec::new());
+    for member in archive.members() {
+        let member = member.expect("a member");
+        let file = object::File::parse(member.data(&*data).expect("its bytes")).expect("an object");
+        for section in file.sections().filter(|section| section.kind() == SectionKind::Text && section.size() > 0) {
+            match section.name().expect("a name") {
+                "np_callouts_text" | "np_callouts_wrapped" => own += section.size(),
+                name => other.push((name.to_owned(), section.size())),
+            }
+        }
+    }
+    assert!(own > 10_000 && other.is_empty(), "{own} bytes, and elsewhere {other:?}");
 }
 
 /// Whatever the compilers call at any level of optimisation, the archive has.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::ops::RangeInclusive;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::read::ReadCache;
@@ -24,7 +25,10 @@ const ENTRY: &[u8] = b"__tsan_";
 const WRAPPED: &[u8] = b"__wrap_";
 /// Exported by what `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
 const ARCHIVE: &[u8] = b"numapilot_callouts";
-/// Hidden functions of the archive.
+/// The archive's code, in sections of its own that `strip` leaves (callouts.h): entry points and what they need, and what `--wrap` leads to.
+const ENTRY_SECTION: &[u8] = b"np_callouts_text";
+const WRAPPED_SECTION: &[u8] = b"np_callouts_wrapped";
+/// Hidden functions of the archive, in binaries of wrappers that did not name its sections, or where a linker script put it elsewhere.
 const ARCHIVE_FUNCTION: &str = "np_";
 /// Compile units of the archive, as its debug information names them.
 const ARCHIVE_UNIT: &str = "./c/callouts";
@@ -64,11 +68,15 @@ impl Coverage {
         let functions = functions(&file);
         let targets = Targets::of(&file);
         let names = function_names(&file);
-        let own = targets.archive_range().map(|range| widened(range, &functions, &names));
+        let mut own = section_ranges(&file, WRAPPED_SECTION);
+        own.extend(targets.entry_ranges.iter().cloned());
+        if own.is_empty() {
+            own.extend(targets.archive_range().map(|range| widened(range, &functions, &names)));
+        }
         let (code, units) = (Code::of(&file), units(&file));
         let functions: Vec<Function> = functions
             .into_iter()
-            .filter(|(start, _)| own.is_none_or(|(low, high)| !(low..=high).contains(start)))
+            .filter(|(start, _)| !own.iter().any(|range| range.contains(start)))
             .filter(|(start, _)| *start != file.entry() && !units.is_of_archive(*start))
             .map(|(start, bytes)| Function { start, bytes, calls: code.calls_any(start, bytes, &targets) })
             .collect();
@@ -165,13 +173,17 @@ fn function_names<'d>(file: &impl Object<'d>) -> HashMap<u64, String> {
 struct Targets {
     entries: HashSet<u64>,
     slots: HashSet<u64>,
+    /// The entry points and the hidden functions that they call, where they have sections of their own. A stripped library that exports nothing
+    /// of the archive has no names of theirs.
+    entry_ranges: Vec<RangeInclusive<u64>>,
     has_archive: bool,
     own: Vec<u64>,
 }
 
 impl Targets {
     fn of<'d>(file: &impl Object<'d>) -> Targets {
-        let mut targets = Targets::default();
+        let entry_ranges = section_ranges(file, ENTRY_SECTION);
+        let mut targets = Targets { has_archive: !entry_ranges.is_empty(), entry_ranges, ..Targets::default() };
         for symbol in file.symbols().chain(file.dynamic_symbols()).filter(|symbol| symbol.is_definition()) {
             let Ok(name) = symbol.name_bytes() else { continue };
             targets.has_archive |= name == ARCHIVE;
@@ -213,18 +225,35 @@ impl Targets {
         }
     }
 
+    fn is_entry(&self, address: u64) -> bool {
+        self.entries.contains(&address) || self.entry_ranges.iter().any(|range| range.contains(&address))
+    }
+
     /// First and last address of the archive's exported functions, which the linker keeps together.
     fn archive_range(&self) -> Option<(u64, u64)> {
         Some((*self.own.iter().min()?, *self.own.iter().max()?)).filter(|_| self.has_archive)
     }
 }
 
+/// Addresses of the code in the sections of that name.
+fn section_ranges<'d>(file: &impl Object<'d>, name: &[u8]) -> Vec<RangeInclusive<u64>> {
+    let sections = file.sections().filter(|section| section.size() > 0 && section.kind() == SectionKind::Text);
+    sections
+        .filter(|section| section.name_bytes().is_ok_and(|found| found == name))
+        .map(|section| section.address()..=section.address().saturating_add(section.size() - 1))
+        .collect()
+}
+
 /// The same with the archive's hidden functions on either side, where a symbol table names them.
-fn widened((low, high): (u64, u64), functions: &BTreeMap<u64, u64>, names: &HashMap<u64, String>) -> (u64, u64) {
+fn widened(
+    (low, high): (u64, u64),
+    functions: &BTreeMap<u64, u64>,
+    names: &HashMap<u64, String>,
+) -> RangeInclusive<u64> {
     let is_hidden = |start: &&u64| names.get(*start).is_some_and(|name| name.starts_with(ARCHIVE_FUNCTION));
     let below = functions.range(..low).map(|(start, _)| start).rev().take_while(is_hidden).last();
     let above = functions.range(high + 1..).map(|(start, _)| start).take_while(is_hidden).last();
-    (below.copied().unwrap_or(low), above.copied().unwrap_or(high))
+    below.copied().unwrap_or(low)..=above.copied().unwrap_or(high)
 }
 
 fn relative(address: u64, length: u64, displacement: &[u8]) -> u64 {
@@ -251,7 +280,7 @@ impl<'d> Code<'d> {
         let from = (start - base) as usize;
         let code = &data[from..data.len().min(from.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX)))];
         let direct = code.windows(5).enumerate().any(|(at, window)| {
-            matches!(window[0], 0xe8 | 0xe9) && targets.entries.contains(&relative(start + at as u64, 5, &window[1..]))
+            matches!(window[0], 0xe8 | 0xe9) && targets.is_entry(relative(start + at as u64, 5, &window[1..]))
         });
         direct
             || code.windows(6).enumerate().any(|(at, window)| {
