@@ -9,14 +9,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Ours.
-const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "filled.c", "process.c", "translate.c", "user.c"];
+const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "filled.c", "mappings.c", "process.c", "translate.c", "user.c"];
 
 /// The runtime's: the way of an access, its page's home, its sample with the stack, and its thread's clock. Their hooks are left out by the linker.
 const RUNTIME_FILES: &[&str] = &[
     "cpus.c",
     "directory.c",
     "filter.c",
+    "heap.c",
     "l3.c",
+    "map_record.c",
     "memory.c",
     "numa_cpus.c",
     "pages.c",

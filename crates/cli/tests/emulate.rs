@@ -126,6 +126,61 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Threads whose first allocation makes an arena and clears the block in one call; blocks that are copied to fresh mappings, a heap that grows, and a
+/// library that comes and goes.
+const ARENAS: &str = r#"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#define THREADS 4
+static void *work(void *number) {
+    size_t bytes = (100 + 8 * (size_t)number) << 10;
+    char *first = calloc(1, bytes), *grown = malloc(60 << 10);
+    long sum = 0;
+    for (size_t i = 0; i < bytes; i += 8) sum += first[i];
+    memset(grown, 1, 60 << 10);
+    for (size_t size = 160 << 10; size < 600 << 10; size += 100 << 10) {
+        grown = realloc(grown, size);
+        memset(grown, 2, size);
+        char *between = calloc(1, 30 << 10);
+        sum += between[0] + grown[size - 1];
+    }
+    free(grown);
+    return (void *)sum;
+}
+int main(void) {
+    pthread_t threads[THREADS];
+    char *own = calloc(1, 120 << 10);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+        for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        own = realloc(own, (125 + 60 * round) << 10);
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        if (library == NULL || dlclose(library) != 0) return 9;
+    }
+    return own[5];
+}
+"#;
+
+/// What the C library does in its own memory before it hands a block or a thread over is done to something, too.
+#[test]
+fn every_access_inside_an_allocation_has_an_object() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "arenas", ARENAS, &["-ldl"]);
+    let trace = folder.path().join("a.numatrace");
+    emulate(&trace, &["--lines", "1", "--period", "1"], &program, &[""; 0]).succeeded();
+    let recording = report_json(&trace, &[])["recording"].take();
+    let lost = |name: &str| recording["losses"][name].as_u64().expect("a count");
+    assert!(recording["object_count"].as_u64().expect("a count") > 100, "{recording}");
+    for name in ["accesses_without_object", "inconsistent_records", "unmatched_frees"] {
+        assert_eq!(lost(name), 0, "{name}: {recording}");
+    }
+}
+
 #[test]
 fn what_the_kernel_fills_lies_on_its_threads_node() {
     if !emulates() {

@@ -45,6 +45,7 @@ static void meet(uint64_t address) {
     modules = hello.modules;
     emulated_sim = hello.sim;
     np_leaves = hello.leaves;
+    np_heap = hello.heap;
     np_vtime_process = hello.vtime;
     np_unwind_generation = hello.unwind_generation;
     np_own = hello.own;
@@ -74,6 +75,7 @@ static void take_slot(struct np_slot *slot) {
     /* Constant but for what the beginning of a thread changes, which has just happened. */
     np_sim = *emulated_sim;
     guest->slot = slot;
+    if (slot != NULL) np_mapping_slot(slot);
 }
 
 static bool makes_process(int64_t number) {
@@ -82,8 +84,11 @@ static bool makes_process(int64_t number) {
 
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
+    bool is_own = np_guest.own_call;
+    np_guest.own_call = false;
     if (np_likely(number != NP_SYSCALL_EMULATOR)) {
         if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
+        if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
         if (np_unlikely(makes_process(number))) np_guest.fork_order = np_order_kept();
         return;
     }
@@ -102,6 +107,7 @@ static void begin_child(struct np_guest *guest) {
 
 void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result) {
     if (np_guest.slot != NULL) np_kernel_filled(number, result);
+    if (np_arena != NULL) np_mapping_made(number, result);
     if (np_likely(result != 0) || !makes_process(number)) return;
     if (fork_canary != NULL && own_pid != (uint32_t)getpid()) begin_child(&np_guest);
 }

@@ -7,13 +7,16 @@
 
 #include "decode.h"
 
-static enum np_shape shape_of(const struct qemu_plugin_insn *insn) {
+static enum np_shape shape_of(const struct qemu_plugin_insn *insn, bool *is_system_call) {
 #if NP_QEMU_PLUGIN_VERSION >= 3
     uint8_t bytes[16];
-    return np_decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof bytes));
+    size_t size = qemu_plugin_insn_data(insn, bytes, sizeof bytes);
 #else
-    return np_decode(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
+    const uint8_t *bytes = qemu_plugin_insn_data(insn);
+    size_t size = qemu_plugin_insn_size(insn);
 #endif
+    *is_system_call = size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
+    return np_decode(bytes, size);
 }
 
 static void watch(struct qemu_plugin_insn *insn, enum np_shape shape, uint64_t charge) {
@@ -32,7 +35,9 @@ static void pass_over(struct qemu_plugin_tb *tb, uint64_t start) {
     if (start == np_slot_call) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_slot_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        enum np_shape shape = shape_of(insn);
+        bool is_system_call;
+        enum np_shape shape = shape_of(insn, &is_system_call);
+        if (is_system_call) qemu_plugin_register_vcpu_insn_exec_cb(insn, np_on_own_system_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
         if (shape == NP_SHAPE_LOCKED || shape == NP_SHAPE_ANY)
             qemu_plugin_register_vcpu_mem_cb(insn, ignore, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
     }
@@ -48,7 +53,8 @@ void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     uint64_t charge = count < NP_SITE_CHARGE_MAX ? count : NP_SITE_CHARGE_MAX;
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        enum np_shape shape = shape_of(insn);
+        bool is_system_call;
+        enum np_shape shape = shape_of(insn, &is_system_call);
         bool once = shape == NP_SHAPE_ONE || shape == NP_SHAPE_UPDATE;
         watch(insn, shape, once ? charge : 0);
         if (once) charge = 0;

@@ -1,4 +1,4 @@
-/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c, filled.c).
+/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c, filled.c, mappings.c).
  * crates/runtime/c/emulator.h is the seam to the tracker.
  *
  * The plugin is the native half of a recording of an emulated process: QEMU calls it at every access of the emulated code, and it runs the runtime's own
@@ -21,6 +21,7 @@ struct np_guest {
     const uint64_t *candidate;  /* the same, not yet checked */
     uint64_t fork_order;        /* stamp before the last call that may make a process */
     uint64_t candidate_argument; /* its rdi when np_emulator_slot began */
+    bool own_call;               /* the tracker itself is about to make a system call */
 };
 extern _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
 
@@ -35,6 +36,14 @@ void np_on_slot_call(unsigned vcpu, void *data);
 /* ---- filled.c: before and after each system call of a thread that is recorded ---- */
 void np_kernel_asked(int64_t number, uint64_t address, uint64_t count);
 void np_kernel_filled(int64_t number, int64_t result);
+
+/* ---- mappings.c: before and after each system call of a process that is recorded; -1 for one of the tracker's own ---- */
+void np_mapping_asked(int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6);
+void np_mapping_made(int64_t number, int64_t result);
+/* This thread has its slot. */
+void np_mapping_slot(struct np_slot *slot);
+/* Call-back of each instruction of the tracker that makes a system call, before it does. */
+void np_on_own_system_call(unsigned vcpu, void *data);
 
 /* ---- translate.c ---- */
 void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);

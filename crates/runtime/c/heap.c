@@ -12,32 +12,33 @@
 #define ARENA_SHIFT 26u
 /* glibc: this bit of a chunk's size, the word before the block, says that it is of such an arena (malloc/malloc.c, NON_MAIN_ARENA). */
 #define NON_MAIN_ARENA 4u
-/* More arenas are known by their first blocks only as part of what lies beneath. */
-#define ARENAS_KNOWN 1024u
 #define PAGE_MASK 4095u
 
-/* The heap as recorded ends here; it cannot reach an address where something else was seen. */
-static uintptr_t break_known, break_bound;
-/* Numbers of regions of 64 MiB that were looked at; 0: free. Open addressing, never emptied. */
-static uintptr_t regions[ARENAS_KNOWN];
+static struct np_heap heap;
+struct np_heap *np_heap = &heap;
 
 void np_heap_init(void) {
-    break_known = (uintptr_t)NP_SYS1(SYS_brk, 0);
-    break_bound = UINTPTR_MAX;
+    np_heap->break_known = (uintptr_t)NP_SYS1(SYS_brk, 0);
+    np_heap->break_bound = UINTPTR_MAX;
 }
 
-void np_heap_moved(uintptr_t end) {
-    __atomic_store_n(&break_known, end, __ATOMIC_RELAXED);
+bool np_heap_moved(uintptr_t end) {
+    return __atomic_exchange_n(&np_heap->break_known, end, __ATOMIC_RELAXED) == end;
+}
+
+void np_heap_reaches(struct np_slot *slot, uintptr_t end) {
+    uintptr_t known = np_load(np_heap->break_known);
+    while (end > known)
+        if (__atomic_compare_exchange_n(&np_heap->break_known, &known, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            np_map_of_allocator(slot, known, end - known, NP_MAP_BRK);
+            break;
+        }
 }
 
 static NP_COLD void look_at_break(struct np_slot *slot, uintptr_t block) {
-    uintptr_t now = (uintptr_t)NP_SYS1(SYS_brk, 0), known = __atomic_load_n(&break_known, __ATOMIC_RELAXED);
-    while (now > known)
-        if (__atomic_compare_exchange_n(&break_known, &known, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-            np_map_of_allocator(slot, known, now - known, NP_MAP_BRK);
-            break;
-        }
-    if (block >= now) __atomic_store_n(&break_bound, block, __ATOMIC_RELAXED);
+    uintptr_t now = (uintptr_t)NP_SYS1(SYS_brk, 0);
+    np_heap_reaches(slot, now);
+    if (block >= now) np_store(np_heap->break_bound, block);
 }
 
 struct arena_search { uintptr_t start; bool found; };
@@ -49,19 +50,22 @@ static bool begins_here(const struct np_maps_line *line, void *context) {
     return false;
 }
 
-static NP_COLD void look_at_region(struct np_slot *slot, uintptr_t region) {
-    for (unsigned probe = 0; probe < ARENAS_KNOWN; probe++) {
-        uintptr_t *place = &regions[(region + probe) % ARENAS_KNOWN], expected = 0;
-        if (__atomic_load_n(place, __ATOMIC_RELAXED) == region) return;
-        if (!__atomic_compare_exchange_n(place, &expected, region, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-            if (expected == region) return;
-            continue;
-        }
-        struct arena_search search = {region << ARENA_SHIFT, false};
-        np_maps_each(begins_here, &search);
-        if (search.found) np_map_of_allocator(slot, search.start, (uint64_t)1 << ARENA_SHIFT, 0);
-        return;
+bool np_heap_note_arena(uintptr_t start) {
+    uintptr_t region = start >> ARENA_SHIFT;
+    for (unsigned probe = 0; probe < NP_ARENAS_KNOWN; probe++) {
+        uintptr_t *place = &np_heap->regions[(region + probe) % NP_ARENAS_KNOWN], expected = 0;
+        if (np_load(*place) == region) return false;
+        if (__atomic_compare_exchange_n(place, &expected, region, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return true;
+        if (expected == region) return false;
     }
+    return false;
+}
+
+static NP_COLD void look_at_region(struct np_slot *slot, uintptr_t region) {
+    struct arena_search search = {region << ARENA_SHIFT, false};
+    if (!np_heap_note_arena(search.start)) return;
+    np_maps_each(begins_here, &search);
+    if (search.found) np_map_of_allocator(slot, search.start, (uint64_t)1 << ARENA_SHIFT, 0);
 }
 
 /* Whether glibc says that this block is of another arena than the main one. The word before a block that does not begin a page can be read,
@@ -72,10 +76,11 @@ __attribute__((no_sanitize("thread"))) static bool is_of_arena(uintptr_t block) 
 }
 
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes) {
-    uintptr_t known = __atomic_load_n(&break_known, __ATOMIC_RELAXED);
-    if (np_unlikely(block + bytes - known - 1 < __atomic_load_n(&break_bound, __ATOMIC_RELAXED) - known)) look_at_break(slot, block);
+    const struct np_heap *known = np_heap;
+    uintptr_t end = np_load(known->break_known);
+    if (np_unlikely(block + bytes - end - 1 < np_load(known->break_bound) - end)) look_at_break(slot, block);
     if (np_unlikely(is_of_arena(block))) {
         uintptr_t region = block >> ARENA_SHIFT;
-        if (np_unlikely(__atomic_load_n(&regions[region % ARENAS_KNOWN], __ATOMIC_RELAXED) != region)) look_at_region(slot, region);
+        if (np_unlikely(np_load(known->regions[region % NP_ARENAS_KNOWN]) != region)) look_at_region(slot, region);
     }
 }

@@ -15,40 +15,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-#define PATH_BYTES 1024u
 #define MAX_ATTACHED 256u
-
-static uint64_t whole_pages(uint64_t bytes) {
-    return (bytes + 4095) & ~4095ull;
-}
-
-struct mapping {
-    uintptr_t address;
-    uint64_t bytes, offset;
-    uint32_t flags, stack;
-    const char *path;
-    size_t path_bytes;
-};
-
-static void put_map(struct np_slot *slot, const struct mapping *map, uint64_t order) {
-    size_t limit = np_arena->ring_bytes / 8, path_bytes = map->path_bytes < limit ? map->path_bytes : limit;
-    unsigned count = 6 + np_words_for(path_bytes);
-    uint64_t *words = np_begin(slot, NP_REC_MAP, map->address, count, order);
-    if (words == NULL) return;
-    words[2] = map->stack | (uint64_t)map->flags << 32;
-    words[3] = map->bytes;
-    words[4] = map->offset;
-    words[5] = path_bytes;
-    np_put_bytes(words + 6, map->path, path_bytes);
-    np_commit(slot, count);
-}
-
-static void put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order) {
-    uint64_t *words = np_begin(slot, NP_REC_UNMAP, address, 3, order);
-    if (words == NULL) return;
-    words[2] = bytes;
-    np_commit(slot, 3);
-}
 
 /* -- what was there before us -- */
 
@@ -67,9 +34,9 @@ static bool put_initial(const struct np_maps_line *line, void *context) {
     struct np_slot *slot = context;
     uintptr_t arena = (uintptr_t)np_arena;
     if (line->hi >> 47 != 0 || (line->lo >= arena && line->lo < arena + np_arena->arena_bytes)) return true;
-    struct mapping map = {.address = line->lo, .bytes = line->hi - line->lo, .offset = line->offset,
+    struct np_mapping map = {.address = line->lo, .bytes = line->hi - line->lo, .offset = line->offset,
                           .flags = flags_of_line(line) | NP_MAP_INITIAL, .path = line->path, .path_bytes = line->path_bytes};
-    put_map(slot, &map, np_order());
+    np_put_map(slot, &map, np_order());
     return true;
 }
 
@@ -79,16 +46,16 @@ void np_maps_init(struct np_slot *slot) {
 }
 
 void np_map_stack_grown(struct np_slot *slot, uintptr_t address, uint64_t bytes) {
-    struct mapping map = {.address = address, .bytes = bytes, .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_STACK, .path = "[stack]", .path_bytes = 7};
-    put_map(slot, &map, np_order());
+    struct np_mapping map = {.address = address, .bytes = bytes, .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_STACK, .path = "[stack]", .path_bytes = 7};
+    np_put_map(slot, &map, np_order());
 }
 
-struct line_search { uintptr_t address; struct mapping *map; char *path; };
+struct line_search { uintptr_t address; struct np_mapping *map; char *path; };
 
 static bool take_line(const struct np_maps_line *line, void *context) {
     struct line_search *search = context;
     if (search->address < line->lo || search->address >= line->hi) return true;
-    size_t bytes = line->path_bytes < PATH_BYTES ? line->path_bytes : PATH_BYTES;
+    size_t bytes = line->path_bytes < NP_MAP_PATH_BYTES ? line->path_bytes : NP_MAP_PATH_BYTES;
     memcpy(search->path, line->path, bytes);
     search->map->path = search->path;
     search->map->path_bytes = bytes;
@@ -114,17 +81,6 @@ static uint32_t flags_of_call(int protection, int flags) {
     return result;
 }
 
-static size_t path_of_fd(int fd, char *path) {
-    char link[32] = "/proc/self/fd/", digits[12];
-    size_t at = 14, count = 0;
-    if (fd < 0) return 0;
-    for (unsigned value = (unsigned)fd; count == 0 || value != 0; value /= 10) digits[count++] = (char)('0' + value % 10);
-    while (count > 0) link[at++] = digits[--count];
-    link[at] = 0;
-    long got = NP_SYS4(SYS_readlinkat, AT_FDCWD, link, path, PATH_BYTES);
-    return got > 0 ? (size_t)got : 0;
-}
-
 /* The slot with the guard taken, or NULL. An allocator may be calling with its locks held: nothing may be begun from here that allocates, neither
  * attaching (what was mapped before is read from /proc/self/maps then) nor a thread. Events of our own hooks' making are nobody's business. */
 static struct np_slot *enter(void) {
@@ -144,22 +100,22 @@ struct mmap_call { void *address; size_t bytes; int protection, flags, fd; off_t
 static void record_mmap(const struct mmap_call *call, void *result, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
-    uint64_t bytes = whole_pages(call->bytes);
+    uint64_t bytes = np_whole_pages(call->bytes);
     /* A fixed mapping silently replaces what was there. */
     if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
-        put_unmap(slot, (uintptr_t)result, bytes, before);
+        np_put_unmap(slot, (uintptr_t)result, bytes, before);
     /* Elsewhere nothing was mapped any more, whoever had unmapped it. */
     np_pages_forget((uintptr_t)result, bytes);
     if (!(call->flags & MAP_ANONYMOUS) || (call->flags & MAP_TYPE) != MAP_PRIVATE) np_mappings_changed();
     if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) np_pages_touched(slot, (uintptr_t)result, bytes);
-    char path[PATH_BYTES];
-    struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
+    char path[NP_MAP_PATH_BYTES];
+    struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
                           .flags = flags_of_call(call->protection, call->flags), .path = path};
     uint64_t order = np_order();
     if (call->flags & MAP_ANONYMOUS) map.offset = 0;
-    else map.path_bytes = path_of_fd(call->fd, path);
+    else map.path_bytes = np_path_of_fd(call->fd, path);
     map.stack = np_stack_id(slot, caller);
-    put_map(slot, &map, order);
+    np_put_map(slot, &map, order);
     np_leave(slot);
 }
 
@@ -187,7 +143,7 @@ NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, i
 static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
-    put_unmap(slot, address, bytes, order);
+    np_put_unmap(slot, address, bytes, order);
     np_pages_forget(address, bytes);
     np_leave(slot);
 }
@@ -195,7 +151,7 @@ static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
 /* Written before the call: afterwards another thread may have the addresses. A call that cannot succeed is not recorded: unaligned or empty. */
 NP_EXPORT int munmap(void *address, size_t bytes) {
     if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= (uint64_t)1 << 47)
-        record_end((uintptr_t)address, whole_pages(bytes), np_order());
+        record_end((uintptr_t)address, np_whole_pages(bytes), np_order());
     long result = NP_SYS2(SYS_munmap, address, bytes);
     if (result == 0) return 0;
     errno = (int)-result;
@@ -212,13 +168,13 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
         np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
         np_pages_forget(old, old_bytes);
     } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
-    char path[PATH_BYTES];
-    struct mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
+    char path[NP_MAP_PATH_BYTES];
+    struct np_mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
     struct line_search search = {new, &map, path};
     np_maps_each(take_line, &search);
     map.stack = np_stack_id(slot, caller);
-    put_unmap(slot, old, old_bytes, before);
-    put_map(slot, &map, after);
+    np_put_unmap(slot, old, old_bytes, before);
+    np_put_map(slot, &map, after);
     np_leave(slot);
 }
 
@@ -234,7 +190,7 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
         errno = (int)-result;
         return MAP_FAILED;
     }
-    record_mremap((uintptr_t)old, whole_pages(old_bytes), (uintptr_t)result, whole_pages(new_bytes), before, caller);
+    record_mremap((uintptr_t)old, np_whole_pages(old_bytes), (uintptr_t)result, np_whole_pages(new_bytes), before, caller);
     return (void *)result;
 }
 
@@ -248,7 +204,7 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
         struct np_slot *slot = enter();
         if (slot != NULL) {
             /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
-            np_pages_settle((uintptr_t)address, whole_pages(bytes));
+            np_pages_settle((uintptr_t)address, np_whole_pages(bytes));
             np_leave(slot);
         }
     }
@@ -260,15 +216,15 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
 static void record_break(uintptr_t old, uintptr_t new, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = old != new ? enter() : NULL;
     if (slot == NULL) return;
-    np_heap_moved(new);
+    bool is_known = np_heap_moved(new);
     if (new > old) {
-        struct mapping map = {.address = old, .bytes = new - old, .stack = np_stack_id(slot, caller),
+        struct np_mapping map = {.address = old, .bytes = new - old, .stack = np_stack_id(slot, caller),
                               .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_BRK | allocator_flag()};
-        put_map(slot, &map, np_order());
-        if (whole_pages(new) > whole_pages(old)) np_pages_forget(whole_pages(old), whole_pages(new) - whole_pages(old));
+        if (!is_known) np_put_map(slot, &map, np_order());
+        if (np_whole_pages(new) > np_whole_pages(old)) np_pages_forget(np_whole_pages(old), np_whole_pages(new) - np_whole_pages(old));
     } else {
-        put_unmap(slot, new, old - new, before);
-        np_pages_forget((new + 4095) & ~(uintptr_t)4095, whole_pages(old) - whole_pages(new));
+        np_put_unmap(slot, new, old - new, before);
+        np_pages_forget((new + 4095) & ~(uintptr_t)4095, np_whole_pages(old) - np_whole_pages(new));
     }
     np_leave(slot);
 }
@@ -288,12 +244,6 @@ NP_EXPORT int brk(void *end) {
     int result = NP_REAL(brk)(end);
     if (result == 0 && np_arena != NULL) record_break(old, (uintptr_t)end, before, caller);
     return result;
-}
-
-/* For what the allocator got for itself unseen; no stack is its. */
-void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags) {
-    struct mapping map = {.address = address, .bytes = bytes, .flags = NP_MAP_ANONYMOUS | NP_MAP_WRITE | NP_MAP_ALLOCATOR | flags};
-    put_map(slot, &map, np_order());
 }
 
 /* -- System V shared memory -- */
@@ -326,13 +276,13 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     if (slot == NULL) return result;
     int saved = errno;
     struct shmid_ds status;
-    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? whole_pages(status.shm_segsz) : 0;
+    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? np_whole_pages(status.shm_segsz) : 0;
     remember_attached((uintptr_t)result, bytes);
-    struct mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
+    struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
                           .flags = NP_MAP_SHARED | NP_MAP_SHM | (flags & SHM_RDONLY ? 0 : NP_MAP_WRITE)};
     np_mappings_changed();
     np_pages_forget((uintptr_t)result, bytes);
-    put_map(slot, &map, np_order());
+    np_put_map(slot, &map, np_order());
     np_leave(slot);
     errno = saved;
     return result;

@@ -143,11 +143,37 @@ void np_modules_init(struct np_slot *slot);
 void np_maps_init(struct np_slot *slot);
 /* The first thread's stack has grown by this, beyond what was known of it. */
 void np_map_stack_grown(struct np_slot *slot, uintptr_t address, uint64_t bytes);
+/* -- map_record.c -- */
+struct np_mapping {
+    uintptr_t address;
+    uint64_t bytes, offset;
+    uint32_t flags, stack;
+    const char *path;
+    size_t path_bytes;
+};
+/* Path of an open file, not terminated; its bytes, 0 for none. */
+#define NP_MAP_PATH_BYTES 1024u
+size_t np_path_of_fd(int fd, char *path);
+static inline uint64_t np_whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
+void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order);
+void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order);
+/* For what the allocator got for itself unseen; no stack is its. */
 void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags);
 /* -- heap.c: a block was made; what the allocator got for it unseen is recorded first -- */
+/* What is known of such memory in this process. */
+#define NP_ARENAS_KNOWN 1024u /* more arenas are known by their first blocks only as part of what lies beneath */
+struct np_heap {
+    uintptr_t break_known, break_bound; /* the heap as recorded ends here; it cannot reach an address where something else was seen */
+    uintptr_t regions[NP_ARENAS_KNOWN]; /* numbers of regions of 64 MiB that were looked at; 0: free. Open addressing, never emptied */
+};
+extern struct np_heap *np_heap;
 void np_heap_init(void);
-/* The program itself moved the break. */
-void np_heap_moved(uintptr_t end);
+/* The program itself moved the break. True: what it got was recorded already. */
+bool np_heap_moved(uintptr_t end);
+/* The break is at `end` now: records what was not known of the heap. */
+void np_heap_reaches(struct np_slot *slot, uintptr_t end);
+/* An arena's memory at `start` need not be looked for any more. False: that was known, or there is no room to note it. */
+bool np_heap_note_arena(uintptr_t start);
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes);
 void np_modules_after_fork(void);
 /* Announces modules that came, and ends those that went. Takes the loader's lock: only where the program itself could. */
