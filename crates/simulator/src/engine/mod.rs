@@ -1,6 +1,7 @@
 //! The epoch loop: threads advance with the latencies of the epoch, their load gives the latencies, until both agree; then the policy's observer
 //! looks, its orders are carried out, and the next epoch begins.
 
+mod agenda;
 pub(crate) mod books;
 mod demand;
 mod load;
@@ -114,7 +115,7 @@ impl<'a> Engine<'a> {
             pages: PageTable::new(program, machine),
             ways: Ways::new(program, idle.path_ns),
             placer: Placer::new(program, machine, &policy.initial_allocation(), options.seed),
-            runners: Runners::new(program, &seats, machine.cpus().len()),
+            runners: Runners::new(program, &seats),
             mover: Mover::new(program.processes.len()),
             sampler: Sampler::new(options.seed ^ 0x5a, program),
             random: Random::new(options.seed ^ 0xf4),

@@ -1,14 +1,13 @@
 //! Threads in simulated time: a discrete-event run over their timelines, with the latencies of one epoch. Events are met exactly; nothing is
 //! rounded to epochs.
 
+use crate::engine::agenda::Agenda;
 use crate::engine::place::Touch;
 use crate::engine::ways::Ways;
 use crate::error::SimulatorError;
 use crate::pages::PageTable;
 use crate::program::{Action, Program, Step, Work};
 
-/// What is left of a step below this share counts as done: rounding of sums of times.
-const DONE: f64 = 1e-9;
 /// An epoch ends early when this share of the working threads began something else.
 const CHANGED_SHARE: f64 = 0.25;
 
@@ -29,13 +28,13 @@ pub(crate) struct Runner {
     part: u8,
     step: u32,
     iteration: u32,
-    /// Share of the present work that is left.
-    left: f64,
+    /// Share of the present work that is left, when the agenda last booked it.
+    pub(crate) left: f64,
     /// Nanoseconds of processor time that others took from it and that it has yet to lose.
     pub(crate) debt_ns: f64,
     pub(crate) status: Status,
     /// Nanoseconds that the whole of the present work takes with the present latencies on a CPU of its own.
-    duration_ns: f64,
+    pub(crate) duration_ns: f64,
     pub(crate) cpu: usize,
     pub(crate) node: usize,
 }
@@ -78,14 +77,17 @@ pub(crate) struct Runners {
     pub(crate) now_ns: f64,
     pub(crate) all: Vec<Runner>,
     arrived: Vec<u64>,
-    /// Threads on each CPU that want to run.
-    on_cpu: Vec<u32>,
+    /// How many have ended.
+    done: usize,
+    /// Times that a thread began something else, in the present epoch.
     changes: usize,
+    /// Threads that began something else since the agenda last asked.
+    changed: Vec<usize>,
 }
 
 impl Runners {
     /// Threads at the start of their timelines, on these CPUs and nodes.
-    pub(crate) fn new(program: &Program, seats: &[(usize, usize)], cpus: usize) -> Runners {
+    pub(crate) fn new(program: &Program, seats: &[(usize, usize)]) -> Runners {
         let runner = |&(cpu, node): &(usize, usize)| Runner {
             part: 0,
             step: 0,
@@ -98,12 +100,13 @@ impl Runners {
             node,
         };
         let all = seats.iter().map(runner).collect();
-        Runners { now_ns: 0.0, all, arrived: vec![0; program.events.len()], on_cpu: vec![0; cpus], changes: 0 }
+        let arrived = vec![0; program.events.len()];
+        Runners { now_ns: 0.0, all, arrived, done: 0, changes: 0, changed: Vec::new() }
     }
 
     /// Whether every thread has ended.
     pub(crate) fn is_finished(&self) -> bool {
-        self.all.iter().all(|runner| matches!(runner.status, Status::Done(_)))
+        self.done == self.all.len()
     }
 
     /// Threads that have not ended, on a CPU.
@@ -148,92 +151,58 @@ impl Runners {
         let threads = self.all.len();
         let begin = self.now_ns;
         let mut epoch = Epoch { ready_ns: vec![0.0; threads], lost_ns: vec![0.0; threads], ..Epoch::default() };
-        self.changes = 0;
         for thread in 0..threads {
             self.refresh(thread, around);
         }
-        let mut last: Vec<Option<usize>> = vec![None; threads];
+        (self.changes, self.changed) = (0, (0..threads).collect());
+        let mut agenda = Agenda::new(self, around.program);
+        agenda.update(self, around.program, &mut epoch);
         while self.now_ns < horizon_ns && !self.is_finished() {
-            self.count_cpus();
-            let next = self.next_event(around.program);
+            let next = agenda.next_ns(self.now_ns);
             if next.is_infinite() {
-                self.let_one_go(around, &mut epoch)?;
+                self.let_one_go(&agenda, around)?;
+                epoch.let_go += 1;
+                agenda.update(self, around.program, &mut epoch);
                 continue;
             }
-            let elapsed = next.min(horizon_ns - self.now_ns);
-            self.spend(elapsed, around.program, &mut epoch, &mut last);
-            self.now_ns = if next >= horizon_ns - self.now_ns { horizon_ns } else { self.now_ns + elapsed };
-            self.complete(around)?;
-            let working = self.all.iter().filter(|runner| runner.status == Status::Working).count();
-            let changed = self.changes as f64 > CHANGED_SHARE * working as f64;
+            self.now_ns = next.clamp(self.now_ns, horizon_ns);
+            self.complete(&mut agenda, around, &mut epoch)?;
+            let changed = self.changes as f64 > CHANGED_SHARE * agenda.working() as f64;
             if changed && self.now_ns - begin >= least_ns {
                 break;
             }
         }
+        agenda.close(self, around.program, &mut epoch);
         epoch.end_ns = self.now_ns;
         Ok(epoch)
     }
 
-    fn count_cpus(&mut self) {
-        self.on_cpu.fill(0);
-        for runner in self.all.iter().filter(|runner| runner.status == Status::Working) {
-            self.on_cpu[runner.cpu] += 1;
-        }
-    }
-
-    /// Share of its CPU that a working thread has.
-    fn speed(&self, runner: &Runner) -> f64 {
-        1.0 / f64::from(self.on_cpu[runner.cpu].max(1))
-    }
-
-    /// Nanoseconds until the next thing happens; infinite if nothing will.
-    fn next_event(&self, program: &Program) -> f64 {
-        let mut next = f64::INFINITY;
-        for (thread, runner) in self.all.iter().enumerate() {
-            let at = match runner.status {
-                Status::Working if runner.debt_ns > 0.0 => runner.debt_ns / self.speed(runner),
-                Status::Working => runner.left * runner.duration_ns / self.speed(runner),
-                Status::Sleeping(until) => (until - self.now_ns).max(0.0),
-                Status::Following => self.until_caught_up(thread, program),
-                Status::Waiting(_) | Status::Done(_) => f64::INFINITY,
-            };
-            next = next.min(at);
-        }
-        next
-    }
-
-    /// Nanoseconds until the working threads of the process (of the program, where none of the process works) have, on average, come to where a
-    /// following thread waits.
-    fn until_caught_up(&self, thread: usize, program: &Program) -> f64 {
-        let target = self.position_of_end(thread, program);
-        let process = program.threads[thread].process;
-        let fellows = self.mean_pace(program, |other| program.threads[other].process == process);
-        let Some((position, rate)) = fellows.or_else(|| self.mean_pace(program, |_| true)) else {
-            return f64::INFINITY;
-        };
-        match position >= target {
-            true => 0.0,
-            false if rate > 0.0 => (target - position) / rate,
-            false => f64::INFINITY,
-        }
-    }
-
-    /// Mean position of the working threads among `those`, and how fast it grows; `None` if none works.
-    fn mean_pace(&self, program: &Program, those: impl Fn(usize) -> bool) -> Option<(f64, f64)> {
-        let (mut count, mut position, mut rate) = (0.0, 0.0, 0.0);
-        for (other, runner) in self.all.iter().enumerate() {
-            if runner.status != Status::Working || !those(other) {
-                continue;
+    /// Lets everybody go on whose step is done by now.
+    fn complete(
+        &mut self,
+        agenda: &mut Agenda,
+        around: &mut Surroundings<'_>,
+        epoch: &mut Epoch,
+    ) -> Result<(), SimulatorError> {
+        loop {
+            let due = agenda.due(self, around.program, epoch);
+            if due.is_empty() {
+                return Ok(());
             }
-            let step = self.step(other, program);
-            let span = step.to_ns - step.from_ns;
-            count += 1.0;
-            position += self.base_ns(runner, program) + step.to_ns - runner.left * span;
-            if runner.debt_ns <= 0.0 && runner.duration_ns > 0.0 {
-                rate += span / runner.duration_ns * self.speed(runner);
+            for thread in due {
+                self.leave_step(thread, around.program);
+                self.settle(thread, around)?;
             }
+            agenda.update(self, around.program, epoch);
         }
-        (count > 0.0).then(|| (position / count, rate / count))
+    }
+
+    /// The threads that began something else since the last call, each once.
+    pub(crate) fn take_changed(&mut self) -> Vec<usize> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed
     }
 
     fn base_ns(&self, runner: &Runner, program: &Program) -> f64 {
@@ -244,65 +213,14 @@ impl Runners {
         }
     }
 
-    fn position_of_end(&self, thread: usize, program: &Program) -> f64 {
+    /// Where in the recording the present step ends.
+    pub(crate) fn position_of_end(&self, thread: usize, program: &Program) -> f64 {
         self.base_ns(&self.all[thread], program) + self.step(thread, program).to_ns
     }
 
-    fn step<'p>(&self, thread: usize, program: &'p Program) -> &'p Step {
+    pub(crate) fn step<'p>(&self, thread: usize, program: &'p Program) -> &'p Step {
         let runner = &self.all[thread];
         &steps(program, thread, runner.part)[runner.step as usize]
-    }
-
-    /// Books `elapsed` nanoseconds.
-    fn spend(&mut self, elapsed: f64, program: &Program, epoch: &mut Epoch, last: &mut [Option<usize>]) {
-        for (thread, slot) in last.iter_mut().enumerate() {
-            if self.all[thread].status != Status::Working {
-                continue;
-            }
-            let given = elapsed * self.speed(&self.all[thread]);
-            epoch.ready_ns[thread] += given;
-            let Action::Work(work) = self.step(thread, program).action else {
-                continue;
-            };
-            let runner = &mut self.all[thread];
-            if runner.debt_ns > 0.0 {
-                epoch.lost_ns[thread] += given.min(runner.debt_ns);
-                runner.debt_ns = if runner.debt_ns - given <= DONE * given { 0.0 } else { runner.debt_ns - given };
-                continue;
-            }
-            let share =
-                if runner.duration_ns > 0.0 { (given / runner.duration_ns).min(runner.left) } else { runner.left };
-            runner.left = if runner.left - share <= DONE { 0.0 } else { runner.left - share };
-            if slot.is_none_or(|slot| epoch.spent[slot].behaviour != work.behaviour) {
-                *slot = Some(epoch.spent.len());
-                epoch.spent.push(Spent { thread: thread as u32, behaviour: work.behaviour, ..Spent::default() });
-            }
-            let Some(spent) = slot.and_then(|slot| epoch.spent.get_mut(slot)) else {
-                continue;
-            };
-            spent.busy_ns += given;
-            spent.own_ns += share * work.own_ns;
-            spent.accesses += share * work.accesses;
-            spent.instructions += share * work.instructions;
-        }
-    }
-
-    /// Lets everybody go on whose step is done.
-    fn complete(&mut self, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
-        for thread in 0..self.all.len() {
-            let runner = &self.all[thread];
-            let done = match runner.status {
-                Status::Working => runner.debt_ns <= 0.0 && runner.left <= 0.0,
-                Status::Sleeping(until) => until <= self.now_ns,
-                Status::Following => self.until_caught_up(thread, around.program) <= DONE * self.now_ns,
-                Status::Waiting(_) | Status::Done(_) => false,
-            };
-            if done {
-                self.leave_step(thread, around.program);
-                self.settle(thread, around)?;
-            }
-        }
-        Ok(())
     }
 
     fn leave_step(&mut self, thread: usize, program: &Program) {
@@ -335,9 +253,11 @@ impl Runners {
         let mut ready = vec![thread];
         while let Some(thread) = ready.pop() {
             self.changes += 1;
+            self.changed.push(thread);
             loop {
                 if self.skip_to_step(thread, around.program) {
                     self.all[thread].status = Status::Done(self.now_ns);
+                    self.done += 1;
                     break;
                 }
                 let step = *self.step(thread, around.program);
@@ -452,6 +372,10 @@ impl Runners {
 
     /// Takes the threads that waited for an event and need not any longer past it.
     fn released(&mut self, event: u32, program: &Program) -> Vec<usize> {
+        // Rounds are complete at every such number of arrivals, and at no other.
+        if !self.arrived[event as usize].is_multiple_of(u64::from(program.events[event as usize].needed).max(1)) {
+            return Vec::new();
+        }
         let waits = |&thread: &usize| {
             self.all[thread].status == Status::Waiting(event) && self.is_complete(thread, event, program)
         };
@@ -464,13 +388,10 @@ impl Runners {
     }
 
     /// Nobody works or sleeps: the follower who waits for the earliest point goes on. Without one, the program has locked itself up.
-    fn let_one_go(&mut self, around: &mut Surroundings<'_>, epoch: &mut Epoch) -> Result<(), SimulatorError> {
-        let following = (0..self.all.len()).filter(|&thread| self.all[thread].status == Status::Following);
-        let key = |thread: usize| self.position_of_end(thread, around.program);
-        let Some(first) = following.min_by(|&a, &b| key(a).total_cmp(&key(b)).then(a.cmp(&b))) else {
+    fn let_one_go(&mut self, agenda: &Agenda, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
+        let Some(first) = agenda.first_follower() else {
             return Err(self.deadlock(around.program));
         };
-        epoch.let_go += 1;
         self.leave_step(first, around.program);
         self.settle(first, around)
     }
