@@ -501,19 +501,21 @@ Examples:
   numapilot whatif app.numatrace --machine memprof-c --set 'block=users' --json
   numapilot whatif app.numatrace --set 'processes=pin'                   each process on one node
 
-Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses. The interval is of the sampling alone.")]
+Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, by the function that prices the findings of `report`; with --machine
+it is simulated there (docs/simulator.md).")]
 pub struct WhatifArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// OBJECT=interleave, bind:N, replicate, users (each page on the node that uses it most), local (the same) or first-touch. OBJECT: name or
-    /// number as in `report` (S3 or 1734), or `*` for all memory
+    /// OBJECT=interleave, weights:0*3+1*1, bind:N, replicate, users (each page on the node that uses it most), local (the same), arenas (on the allocating
+    /// thread's node), first-touch, hand-over, near, spread or align. OBJECT: name or number as in `report` (S3 or 1734), or `*` for all memory. Or
+    /// processes=pin, threads=pin
     #[arg(long = "set", value_name = "OBJECT=WHERE", required = true)]
     pub set: Vec<String>,
-    /// Machine: model name or file [default: the one it was recorded on]
+    /// Machine: model name or file; simulated there [default: the one it was recorded on]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// Seed of everything random
+    /// Seed of what is random in a simulation
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print JSON

@@ -5,6 +5,7 @@
 
 mod access;
 mod cursor;
+mod dependences;
 mod error;
 mod filter;
 mod finalise;
@@ -21,13 +22,14 @@ mod trace;
 
 pub use access::{AccessRef, Accesses, level_from_number};
 pub use cursor::Cursor;
+pub use dependences::{Deed, Dependences, Life, Order, Piece, Waited};
 pub use error::{FlowError, StreamError};
 pub use filter::Filter;
 pub use finalise::{Progress, Summary, finalise, finalise_stream, finalise_with};
 pub use instrumentation::{Instrumentation, Module, Part};
 pub use model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
-    Thread,
+    Thread, Wait,
 };
 pub use named::{NameError, Named};
 pub use sizes::SiteSize;

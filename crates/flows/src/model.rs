@@ -261,6 +261,21 @@ pub struct Placement {
     pub object: Option<ObjectId>,
 }
 
+/// A wait for another thread, a lock, or time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Thread that waited.
+    pub thread: ThreadIndex,
+    /// What for, in the trace format's words: `join`, `mutex`, `barrier`, `sleep`, ...
+    pub kind: Arc<str>,
+    /// Address of the lock or barrier; for joins the other thread's index or process's number.
+    pub object: u64,
+    /// Begin in program time.
+    pub began: TimeNs,
+    /// End.
+    pub ended: TimeNs,
+}
+
 /// A code address that was resolved once: index into [`crate::Trace::locations`]. 0 is "unknown".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

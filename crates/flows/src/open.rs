@@ -11,7 +11,7 @@ use numapilot_trace::name;
 use numapilot_trace::record::Counters;
 use numapilot_trace::tables::{
     AccessColumns, CounterColumns, FrameColumns, HomeCounterColumns, MarkColumns, ObjectColumns, PlacementColumns,
-    ProcessColumns, StackColumns, Table, ThreadColumns, TraceReader,
+    ProcessColumns, StackColumns, SyncColumns, Table, ThreadColumns, TraceReader,
 };
 
 use crate::access::Accesses;
@@ -19,7 +19,7 @@ use crate::error::FlowError;
 use crate::finalise::finalise_if_missing;
 use crate::model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
-    Thread,
+    Thread, Wait,
 };
 use crate::rows::alloc_kind_from_name;
 use crate::sizes::{Life, SiteSize, Span, keep_within_processes, site_sizes};
@@ -90,6 +90,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
         stacks: stacks(reader.read()?).map_err(inconsistent)?,
         counters,
         placements: placements(reader.read()?),
+        waits: waits(reader.read()?),
         marks: marks.rows().map(|mark| (TimeNs(mark.time_ns), mark.text.to_string())).collect(),
         end: TimeNs(meta.duration_ns),
         losses: losses(meta),
@@ -307,6 +308,17 @@ fn placements(columns: PlacementColumns) -> Vec<Placement> {
         node: NodeId(row.node),
         cause: PlacementCause::from_word(&row.cause),
         object: row.object.map(ObjectId),
+    });
+    rows.collect()
+}
+
+fn waits(columns: SyncColumns) -> Vec<Wait> {
+    let rows = columns.rows().map(|row| Wait {
+        thread: ThreadIndex(row.thread),
+        kind: row.kind,
+        object: row.object,
+        began: TimeNs(row.began_ns),
+        ended: TimeNs(row.ended_ns),
     });
     rows.collect()
 }

@@ -10,7 +10,9 @@ use numapilot_trace::meta::Meta;
 use crate::access::{AccessRef, Accesses, Order};
 use crate::filter::Filter;
 use crate::instrumentation::Instrumentation;
-use crate::model::{CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread};
+use crate::model::{
+    CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread, Wait,
+};
 use crate::sizes::{Life, SiteSize, site_sizes};
 
 /// What a trace is made of; [`Trace::from_tables`] adds the orders. Row numbers are ids: `objects[3].id` is 3.
@@ -36,6 +38,8 @@ pub struct Tables {
     pub counters: Vec<CountersAt>,
     /// Pages that got a home or changed it, in order; only of traces whose accesses are page faults ([`Trace::holds_faults`]).
     pub placements: Vec<Placement>,
+    /// Waits for other threads, locks and time, in any order.
+    pub waits: Vec<Wait>,
     /// Marks that the program set: when, and their text.
     pub marks: Vec<(TimeNs, String)>,
     /// Program time at which the recording ended.
@@ -339,6 +343,12 @@ impl Trace {
     #[must_use]
     pub fn placements(&self) -> &[Placement] {
         &self.tables.placements
+    }
+
+    /// Waits for other threads, locks and time, in any order.
+    #[must_use]
+    pub fn waits(&self) -> &[Wait] {
+        &self.tables.waits
     }
 
     /// Marks that the program set.

@@ -24,6 +24,7 @@ mod touch;
 mod traffic;
 mod unseen;
 mod usage;
+pub mod whatif;
 
 pub use blind::{Blindness, RATE_MIN, judge as blindness_of};
 pub use context::Analysis;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use numapilot_flows::Filter;
+use numapilot_insight::whatif::Ask;
 use numapilot_machine::Machine;
 use numapilot_report::findings;
 use numapilot_report::simulation::{Prediction, prediction};
@@ -37,19 +38,40 @@ pub fn whatif(
     if let Some(blindness) = opened.analysis(Filter::default()).blindness() {
         return Err(error(Code::Model, blindness.says()));
     }
-    let mut wishes = Vec::new();
-    for (name, place) in homes {
-        let text = format!("{}={}", name.extract::<String>()?, place.extract::<String>()?);
-        let wish = Wish::read(opened, &text).map_err(|why| error(Code::BadArgument, format!("{text:?}: {why}")))?;
-        wishes.push(wish);
-    }
-    let question = Question { trace: opened.path.clone(), wishes, machine, seed };
+    let asked: Vec<String> = homes
+        .iter()
+        .map(|(name, place)| Ok(format!("{}={}", name.extract::<String>()?, place.extract::<String>()?)))
+        .collect::<PyResult<_>>()?;
     let steps = Steps::new(py, "predicting", progress)?;
-    let asked = detached(py, || question.ask(&|share| steps.tell(share)))?;
+    let found = match machine {
+        None => priced(py, opened, &asked).inspect(|_| steps.tell(1.0))?,
+        Some(machine) => {
+            let read = |text: &String| Wish::read(opened, text).map_err(|why| bad(text, &why));
+            let wishes = asked.iter().map(read).collect::<PyResult<Vec<_>>>()?;
+            let question = Question { trace: opened.path.clone(), wishes, machine: Some(machine), seed };
+            let answer = detached(py, || question.ask(&|share| steps.tell(share)))?;
+            let answer = answer.map_err(|why| error(Code::Model, why.to_string()))?;
+            Prediction::simulated(&question.wishes, &answer)
+        }
+    };
     steps.end()?;
-    let answer = asked.map_err(|why| error(Code::Model, why.to_string()))?;
-    let found = Prediction::of(&question.wishes, &answer);
     Ok(PyDocument::new(found.json(), prediction(&found, Look::default())))
+}
+
+fn bad(text: &str, why: &dyn std::fmt::Display) -> PyErr {
+    error(Code::BadArgument, format!("{text:?}: {why}"))
+}
+
+/// On the machine of the recording: by the function that prices findings.
+fn priced(py: Python<'_>, opened: &Opened, asked: &[String]) -> PyResult<Prediction> {
+    let read = |text: &String| Ask::read(opened, text).map_err(|why| bad(text, &why));
+    let asks = asked.iter().map(read).collect::<PyResult<Vec<_>>>()?;
+    let Some(machine) = &opened.machine else {
+        return Err(error(Code::Model, "the trace holds no description of its machine; name one".to_owned()));
+    };
+    let answer = detached(py, || opened.analysis(Filter::default()).what_if(machine, &asks))?;
+    let answer = answer.map_err(|why| error(Code::Model, why.to_string()))?;
+    Ok(Prediction::priced(&numapilot_trace::name::stem(&opened.path), machine.name(), answer))
 }
 
 /// How far long work is: told to a function of Python, or to people on standard error, or to nobody.

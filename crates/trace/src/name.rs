@@ -32,6 +32,13 @@ pub fn is_trace(folder: &Path) -> bool {
     folder.join(META_FILE).is_file() || folder.join(RAW_FOLDER).is_dir()
 }
 
+/// What people call the trace: the name of its folder without the ending.
+#[must_use]
+pub fn stem(folder: &Path) -> String {
+    let name = if ends_as_trace(folder) { folder.file_stem() } else { folder.file_name() };
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
 fn ends_as_trace(name: &Path) -> bool {
     name.extension().is_some_and(|extension| extension == EXTENSION)
 }

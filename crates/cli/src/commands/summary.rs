@@ -7,11 +7,6 @@ use anyhow::{Context, Result, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
-use numapilot_simulator::recorded::{self, RecordedOptions};
-use numapilot_simulator::whatif::as_recorded;
-
-/// Seed of the simulation behind a predicted run time: one for all, so that equal recordings have equal times.
-const SEED: u64 = 1;
 
 /// Reads a trace. Without `with_model`, recordings on a simulated machine get no run time.
 pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
@@ -23,10 +18,11 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     refuse_blind(&analysis)?;
     let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
     let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
-    drop(analysis);
-    drop(trace);
     if simulated && with_model {
-        summary.time = Some(RunTime { ns: modelled_time_ns(path)?, source: TimeSource::Modelled });
+        let machine = trace.machine().context("the trace holds no description of its machine")?;
+        // The program as it was, by the function that prices findings and `whatif`.
+        let now = analysis.what_if(&machine, &[]).context("its run time cannot be predicted")?.now;
+        summary.time = Some(RunTime { ns: now.run_time_ns, source: TimeSource::Modelled });
     }
     Ok(summary)
 }
@@ -34,10 +30,4 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
 /// Fails where too little was recorded to judge or predict by.
 pub fn refuse_blind(analysis: &Analysis<'_>) -> Result<()> {
     analysis.blindness().map_or(Ok(()), |blindness| bail!("{}", blindness.says()))
-}
-
-/// How long the recorded program takes on its machine, with its pages where they were.
-fn modelled_time_ns(path: &Path) -> Result<f64> {
-    let recorded = recorded::load(path, &RecordedOptions::default()).context("its run time cannot be predicted")?;
-    Ok(as_recorded(&recorded.program, &recorded.machine, SEED)?.run_time_ns)
 }

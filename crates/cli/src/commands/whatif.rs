@@ -1,8 +1,9 @@
 //! `numapilot whatif`: a recorded program with other homes for some of its objects, predicted.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
+use numapilot_insight::whatif::Ask;
 use numapilot_machine::Machine;
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{Question, Wish};
@@ -15,20 +16,45 @@ use crate::output;
 /// Predicts and prints.
 pub fn run(arguments: &WhatifArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
-    let wish = |set: &String| Wish::read(&trace, set).map_err(|why| anyhow!("--set {set}: {why}"));
-    let wishes: Vec<Wish> = arguments.set.iter().map(wish).collect::<Result<_>>()?;
-    refuse_blind(&Analysis::on(&trace, None, Filter::default()))
-        .with_context(|| arguments.trace.display().to_string())?;
-    drop(trace);
-    let machine = |name: &String| Machine::load(name).with_context(|| format!("--machine {name}"));
-    let machine = arguments.machine.as_ref().map(machine).transpose()?;
-    let question = Question { trace: arguments.trace.clone(), wishes, machine, seed: arguments.seed };
-    let bar = progress(arguments.quiet, "predicting");
-    let answer = question.ask(&|share| bar.set_position((share * 1000.0) as u64))?;
-    bar.finish_and_clear();
-    let found = Prediction::of(&question.wishes, &answer);
+    let found = match &arguments.machine {
+        None => priced(arguments, &trace)?,
+        Some(name) => elsewhere(arguments, trace, name)?,
+    };
     if arguments.json {
         return output::print_json(&found.json());
     }
     output::print(&prediction(&found, output::look(&arguments.look)))
+}
+
+/// On the machine of the recording: by the function that prices findings.
+fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
+    let asks = read(arguments, |set| Ask::read(trace, set).map_err(|why| anyhow!("{why}")))?;
+    let whose = || arguments.trace.display().to_string();
+    let machine = trace.machine();
+    let analysis = Analysis::on(trace, machine.as_ref(), Filter::default());
+    refuse_blind(&analysis).with_context(whose)?;
+    let Some(machine) = &machine else {
+        bail!("{}: it holds no description of its machine; name one by --machine", whose());
+    };
+    let answer = analysis.what_if(machine, &asks).with_context(whose)?;
+    let program = numapilot_trace::name::stem(&arguments.trace);
+    Ok(Prediction::priced(&program, machine.name(), answer))
+}
+
+/// On another machine: simulated.
+fn elsewhere(arguments: &WhatifArgs, trace: Trace, name: &str) -> Result<Prediction> {
+    let wishes = read(arguments, |set| Wish::read(&trace, set).map_err(|why| anyhow!("{why}")))?;
+    refuse_blind(&Analysis::on(&trace, None, Filter::default()))
+        .with_context(|| arguments.trace.display().to_string())?;
+    drop(trace);
+    let machine = Machine::load(name).with_context(|| format!("--machine {name}"))?;
+    let question = Question { trace: arguments.trace.clone(), wishes, machine: Some(machine), seed: arguments.seed };
+    let bar = progress(arguments.quiet, "predicting");
+    let answer = question.ask(&|share| bar.set_position((share * 1000.0) as u64))?;
+    bar.finish_and_clear();
+    Ok(Prediction::simulated(&question.wishes, &answer))
+}
+
+fn read<T>(arguments: &WhatifArgs, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    arguments.set.iter().map(|set| one(set).with_context(|| format!("--set {set}"))).collect()
 }

@@ -6,6 +6,7 @@ mod lines;
 mod pages;
 mod walk;
 
+use foldhash::{HashMap, HashSet};
 use numapilot_flows::SiteId;
 use numapilot_machine::Machine;
 
@@ -13,7 +14,7 @@ use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::usage::Usage;
 
-pub(crate) use pages::{HotPage, PageUse};
+pub(crate) use pages::{HotPage, PAGE_BYTES, Page, PageUse};
 
 /// Of one site.
 #[derive(Clone, Debug, Default)]
@@ -80,11 +81,21 @@ pub(crate) struct Survey<'a> {
     pub pages: &'a PageUse,
     /// All memory accesses.
     pub all: &'a Tally,
+    /// Groups of which it is asked where their pages would be by first touch, and who touched pages first, as nodes.
+    pub by_touch: &'a ByTouch,
+}
+
+/// Groups whose pages go to whoever touched them first, whatever the program asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByTouch {
+    pub groups: HashSet<u32>,
+    /// Node of the thread that touched a page first.
+    pub touchers: HashMap<Page, u16>,
 }
 
 impl Survey<'_> {
-    /// The facts of a site; puts finer cells in the place of the site's.
-    pub fn site(&self, site: SiteId, usage: &mut Usage) -> SiteFacts {
-        walk::walk(self, site, usage)
+    /// The facts of a group (a site); puts finer cells in the place of the group's.
+    pub fn site(&self, group: SiteId, usage: &mut Usage) -> SiteFacts {
+        walk::walk(self, group, usage)
     }
 }

@@ -6,7 +6,7 @@ use numapilot_machine::Machine;
 
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
-use crate::usage::{NONE, index_of};
+use crate::usage::{NONE, Usage, index_of};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Small pages in a large one.
@@ -108,15 +108,22 @@ pub(crate) struct PageUse {
 }
 
 impl PageUse {
-    /// Walks all accesses once. `wanted`: sites.
-    pub fn of(analysis: &Analysis<'_>, machine: &Machine, seats: &[Option<u16>], wanted: &HashSet<u32>) -> PageUse {
+    /// Walks all accesses once. `wanted`: groups.
+    pub fn of(
+        analysis: &Analysis<'_>,
+        machine: &Machine,
+        seats: &[Option<u16>],
+        wanted: &HashSet<u32>,
+        usage: &Usage,
+    ) -> PageUse {
         let trace = analysis.trace();
         let process_of =
             |thread: numapilot_trace::ids::ThreadIndex| trace.thread(thread).map_or(0, |thread| thread.process.0);
         let mut pages = PageUse::default();
-        let site_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| o.site.0);
+        let group_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| usage.group(o));
         let mut regions: HashSet<Page> = HashSet::new();
-        for access in analysis.accesses().filter(|access| site_of(access).is_some_and(|site| wanted.contains(&site))) {
+        for access in analysis.accesses().filter(|access| group_of(access).is_some_and(|group| wanted.contains(&group)))
+        {
             regions.insert((process_of(access.thread), access.address.0 / PAGE_BYTES / PER_LARGE));
         }
         for access in analysis.accesses() {
@@ -159,7 +166,9 @@ impl PageUse {
     fn find_earlier(&mut self, analysis: &Analysis<'_>, machine: &Machine, wanted: &HashSet<u32>) {
         let trace = analysis.trace();
         let is_heap = |site: u32| trace.sites().get(site as usize).is_some_and(|site| site.kind == ObjectKind::Heap);
-        if !wanted.iter().any(|&site| is_heap(site)) {
+        let sites = trace.sites().len() as u32;
+        // Instances that are groups of their own are beyond the sites.
+        if !wanted.iter().any(|&group| group > sites || is_heap(group)) {
             return;
         }
         for object in trace.objects().iter().filter(|object| is_heap(object.site.0)) {

@@ -85,7 +85,12 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
     let mut sums = Sums { main: vec![0.0; nodes], ..Sums::default() };
     let mut lines = Lines::new();
     let mut cells: Vec<(Cell, f64, (u32, u64))> = Vec::new();
-    for object in trace.objects().iter().filter(|object| object.site == site) {
+    let mut allocated_bytes = 0_u64;
+    for object in trace.objects() {
+        if usage.group(object) != site.0 {
+            continue;
+        }
+        allocated_bytes = allocated_bytes.saturating_add(object.bytes);
         let samples = samples(survey, object);
         if samples.is_empty() {
             continue;
@@ -101,7 +106,8 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         }
         refine(survey, &samples, opened, usage, &mut cells, &mut sums);
     }
-    facts.live_bytes = facts.bytes.min(trace.site_size(site).peak_live_bytes);
+    let peak_bytes = trace.site(site).map_or(allocated_bytes, |_| trace.site_size(site).peak_live_bytes);
+    facts.live_bytes = facts.bytes.min(peak_bytes);
     let (false_lines, share) = lines.judge(&facts.all);
     facts.on_false_shared = share;
     let false_lines: HashSet<(u32, u64)> = false_lines.into_iter().collect();
@@ -111,7 +117,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         *refined.entry(cell).or_default() += count;
     }
     usage.refine(site.0, &refined);
-    finish(survey, sums, &mut facts);
+    finish(survey, sums, &mut facts, usage);
     facts
 }
 
@@ -265,14 +271,16 @@ fn refine(
         }
         let row = usage.row(&sample.access, sample.from);
         let mut cell = usage.cell(survey.analysis, survey.machine, &sample.access, row);
-        cell.users = user.unwrap_or(sample.home);
+        let by_touch = survey.by_touch.groups.contains(&cell.group);
+        let toucher = || survey.by_touch.touchers.get(&(sample.process, sample.page)).copied();
+        cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };
         cells.push((cell, f64::from(sample.access.weight), key(sample.process, sample.access.address.0)));
     }
 }
 
-fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
+fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts, usage: &Usage) {
     facts.remote = sums.remote.share_of(&sums.known);
     facts.by_allocator = (sums.with_allocator.samples > 0).then(|| sums.by_allocator.share_of(&sums.with_allocator));
     facts.opening = sums.opening.share_of(&facts.all);
@@ -294,7 +302,7 @@ fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
     let first = sums.first_locations.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
     let location = first.map(|(&location, _)| trace.location(numapilot_flows::LocationId(location)));
     facts.first_function = location.and_then(|l| l.frames.last()).map_or_else(String::new, |f| f.function.to_string());
-    hot_pages(survey, facts);
+    hot_pages(survey, facts, usage);
 }
 
 /// Observed over expected changes of node, with the interval of a count.
@@ -308,7 +316,7 @@ fn turns(sums: &Sums) -> Estimate {
 }
 
 /// Pages that draw more of all accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
-fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts) {
+fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts, usage: &Usage) {
     let trace = survey.analysis.trace();
     let fair = 1.0 / survey.machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
     let is_hot = |used: &Use| used.all.share_of(survey.all).low > fair && used.users() > 1;
@@ -317,7 +325,7 @@ fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts) {
     if own.is_empty() {
         return;
     }
-    for object in trace.objects().iter().filter(|object| object.site == facts.site) {
+    for object in trace.objects().iter().filter(|object| usage.group(object) == facts.site.0) {
         for sample in samples(survey, object) {
             if let Some(weight) = own.get_mut(&(sample.process, sample.page)) {
                 *weight += f64::from(sample.access.weight);

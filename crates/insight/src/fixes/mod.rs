@@ -40,38 +40,57 @@ impl<'a> Shop<'a> {
 
     /// The fix that a wish comes to.
     pub fn price(&self, wish: &Wish) -> Result<Fix, TrafficError> {
+        let then = self.then(&[wish])?;
+        Ok(wish.fix(self.scene, self.gain(&then)))
+    }
+
+    /// The program as it was.
+    pub fn now(&self) -> &Priced {
+        &self.now
+    }
+
+    /// The program with all these wishes granted; of two that concern the same memory, the later one is.
+    pub fn then(&self, wishes: &[&Wish]) -> Result<Priced, TrafficError> {
         let even = self.even(|node| self.scene.machine.nodes()[node].has_memory());
         let near = self.even(|node| self.scene.machine.nodes()[node].has_memory() && self.scene.has_cpus(node));
-        let weights = self.weights(wish);
-        let spreads = Spreads { even: &even, near: &near, weights: &weights };
+        let weights: Vec<Vec<f64>> = wishes.iter().map(|wish| self.weights(wish)).collect();
         let process_of =
             |thread: u32| self.scene.analysis.trace().threads().get(thread as usize).map(|thread| thread.process.0);
         let pinned =
             |row: &Row| process_of(row.thread).and_then(|process| self.scene.processes.seat.get(&process).copied());
-        let seat = |row: &Row| match wish.kind {
-            FixKind::PinThreads => self.scene.seats.of_moved[row.thread as usize].unwrap_or(row.from),
-            FixKind::PinProcesses => pinned(row).unwrap_or(row.from),
-            _ => row.from,
+        let has = |kind: &FixKind| wishes.iter().any(|wish| wish.kind == *kind);
+        let (pins_threads, pins_processes) = (has(&FixKind::PinThreads), has(&FixKind::PinProcesses));
+        let seat = |row: &Row| {
+            let of_thread = self.scene.seats.of_moved[row.thread as usize].filter(|_| pins_threads);
+            of_thread.or_else(|| pinned(row).filter(|_| pins_processes)).unwrap_or(row.from)
         };
         let to = |cell: &Cell| {
-            if cell.home == NONE || !wish.is_about(cell.group) {
+            if cell.home == NONE {
                 return To::Node(cell.home);
             }
             let row = &self.scene.usage.rows[cell.row as usize];
-            match wish.kind {
-                FixKind::PinProcesses if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
-                FixKind::AllocateOnNode(node) => {
-                    To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index as u16))
+            let about =
+                wishes.iter().zip(&weights).rev().find(|(wish, _)| wish.is_of_memory() && wish.is_about(cell.group));
+            match about {
+                Some((wish, weights)) => {
+                    let spreads = Spreads { even: &even, near: &near, weights };
+                    match wish.kind {
+                        FixKind::AllocateOnNode(node) => {
+                            To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index as u16))
+                        }
+                        _ => placed(&wish.kind, cell, seat(row), &spreads),
+                    }
                 }
-                _ => placed(&wish.kind, cell, row, &spreads),
+                None if pins_processes && cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
+                None => To::Node(cell.home),
             }
         };
-        let then = self.pricer.price(&Change { to: &to, seat: &seat, extra_ns: wish.cost_ns(self.scene.machine) })?;
-        Ok(wish.fix(self.scene, self.gain(&then)))
+        let extra_ns = wishes.iter().map(|wish| wish.cost_ns(self.scene.machine)).sum();
+        self.pricer.price(&Change { to: &to, seat: &seat, extra_ns })
     }
 
     /// How much faster, as a share of the new run time.
-    fn gain(&self, then: &Priced) -> Estimate {
+    pub fn gain(&self, then: &Priced) -> Estimate {
         let of = |now: f64, then: f64| if then > 0.0 { now / then - 1.0 } else { 0.0 };
         let gain = of(self.now.run_ns, then.run_ns);
         let mut parts = then.parts_ns;
@@ -107,14 +126,14 @@ struct Spreads<'s> {
     weights: &'s [f64],
 }
 
-/// Where a fix that concerns pages puts an access.
-fn placed<'s>(kind: &FixKind, cell: &Cell, row: &Row, spreads: &Spreads<'s>) -> To<'s> {
+/// Where a fix that concerns pages puts an access by a thread on node `from`.
+fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> To<'s> {
     match kind {
         FixKind::Interleave | FixKind::InterleaveAll | FixKind::SpreadHot => To::Spread(spreads.even),
         FixKind::WeightedInterleave(_) => To::Spread(spreads.weights),
         FixKind::NearTier => To::Spread(spreads.near),
         // Before it is shared, and by writes, the original is used.
-        FixKind::Replicate if cell.flags & SHARED != 0 && cell.flags & WRITE == 0 => To::Node(row.from),
+        FixKind::Replicate if cell.flags & SHARED != 0 && cell.flags & WRITE == 0 => To::Node(from),
         FixKind::LocalArenas => To::Node(cell.allocator),
         FixKind::ParallelFirstTouch | FixKind::FirstTouchByUsers => To::Node(cell.users),
         FixKind::MigrateAtHandOver => To::Node(cell.owner),

@@ -41,6 +41,24 @@ impl Wish {
         }
     }
 
+    /// With the objects of all these groups together.
+    pub fn of_groups(kind: FixKind, groups: &[&SiteFacts]) -> Wish {
+        let sum = |of: fn(&SiteFacts) -> u64| groups.iter().map(|facts| of(facts)).sum();
+        Wish {
+            kind,
+            sites: groups.iter().map(|facts| facts.site).collect(),
+            bytes: sum(|facts| facts.bytes),
+            live_bytes: sum(|facts| facts.live_bytes),
+            instances: sum(|facts| facts.instances),
+            hand_overs: sum(|facts| facts.stretches.max(facts.instances)),
+        }
+    }
+
+    /// With everything, and what of it `groups` says.
+    pub fn of_all_groups(kind: FixKind, groups: &[&SiteFacts]) -> Wish {
+        Wish { sites: Vec::new(), ..Wish::of_groups(kind, groups) }
+    }
+
     fn plain(kind: FixKind) -> Wish {
         Wish { kind, sites: Vec::new(), bytes: 0, live_bytes: 0, instances: 0, hand_overs: 0 }
     }
@@ -117,6 +135,16 @@ impl Wish {
             wishes.push(Wish::of(FixKind::Replicate, facts));
         }
         wishes
+    }
+
+    /// Whether it says where memory goes.
+    pub fn is_of_memory(&self) -> bool {
+        !matches!(self.kind, FixKind::PinThreads | FixKind::PinProcesses)
+    }
+
+    /// Bytes that are live of its objects at one moment, at most.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
     }
 
     /// Whether it changes anything for a group.

@@ -4,13 +4,16 @@ use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
-use crate::context::Analysis;
+use super::{Confidence, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
+use crate::context::{AllSums, Analysis};
 use crate::fixes::{Shop, Wish};
 use crate::unseen;
 
 /// Share of accesses with unknown home beyond which nothing is said.
 const UNKNOWN_MAX: f64 = 0.5;
+
+/// Said where the trace does not tell its machine.
+pub(crate) const NO_MACHINE: &str = "The trace holds no description of its machine, so nothing has a price.";
 
 /// Everything found in a whole recording.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
@@ -21,39 +24,48 @@ pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findin
     if sums.all.samples == 0 {
         return Findings { nothing: Some(Nothing::NothingSeen), ..Findings::default() };
     }
-    let silent = |why: String| Findings { cannot_say: vec![why], ..Findings::default() };
-    let engine = analysis.trace().meta().engine.as_str();
+    let silent = |why: Vec<String>| Findings { cannot_say: why, ..Findings::default() };
     if !analysis.filter().is_empty() {
-        return silent("Patterns and prices are those of a whole recording: leave the filters out.".into());
+        return silent(vec!["Patterns and prices are those of a whole recording: leave the filters out.".to_owned()]);
     }
+    if let Some(why) = why_unpriced(analysis, &sums) {
+        return silent(why);
+    }
+    let Some(machine) = machine else {
+        return silent(vec![NO_MACHINE.to_owned()]);
+    };
+    judged(analysis, machine)
+        .unwrap_or_else(|error| silent(vec![format!("Nothing has a price on this machine: {error}.")]))
+}
+
+/// Why no fix has a price in this recording, in whole sentences; `None` where they have.
+pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Vec<String>> {
+    let engine = analysis.trace().meta().engine.as_str();
     let evidence = analysis.trace().evidence();
     if engine == "import" && evidence == Evidence::PageFaults {
-        return silent("Page faults do not tell how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
-             `perf mem record`.".to_owned());
+        let why = "Page faults do not tell how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
+             `perf mem record`.";
+        return Some(vec![why.to_owned()]);
     }
     if evidence == Evidence::PageFaults || engine == "track" {
-        return silent(format!(
+        return Some(vec![format!(
             "Engine {engine} does not see how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
              `--engine instrument`, or `pmu` where there is one."
-        ));
+        )]);
     }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
         let unseen = unseen::sentences(&unseen::unseen_sites(analysis));
         if !unseen.is_empty() {
-            return Findings { cannot_say: unseen, ..Findings::default() };
+            return Some(unseen);
         }
-        return silent(
-            "The home node is unknown for more than half of the accesses; record from the program's start, or with physical addresses.".into(),
-        );
+        let why = "The home node is unknown for more than half of the accesses; record from the program's start, or with physical addresses.";
+        return Some(vec![why.to_owned()]);
     }
-    let Some(machine) = machine else {
-        return silent("The trace holds no description of its machine, so nothing has a price.".into());
-    };
-    judged(analysis, machine).unwrap_or_else(|error| silent(format!("Nothing has a price on this machine: {error}.")))
+    None
 }
 
 fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, TrafficError> {
-    let scene = Scene::new(analysis, machine)?;
+    let scene = Scene::new(analysis, machine, &Interest::default())?;
     let shop = Shop::new(&scene)?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut dropped = 0;

@@ -21,8 +21,8 @@ mod tier;
 
 pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 
-pub(crate) use judge::find;
-pub(crate) use scene::Scene;
+pub(crate) use judge::{find, why_unpriced};
+pub(crate) use scene::{Interest, Scene};
 
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;

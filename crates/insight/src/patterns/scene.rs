@@ -1,15 +1,16 @@
 //! Everything that detectors look at, made once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashSet;
 use numapilot_machine::Machine;
+use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
 
 use super::MATERIAL;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
-use crate::facts::{PageUse, SiteFacts, Survey};
+use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
 use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
 
@@ -49,11 +50,25 @@ pub(crate) struct Scene<'a> {
     stakes: BTreeMap<u32, (Estimate, f64)>,
 }
 
+/// What is looked at closely beside what shows by itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interest {
+    /// Instances that are a group of their own.
+    pub apart: Vec<ObjectId>,
+    /// Groups.
+    pub groups: BTreeSet<u32>,
+    pub by_touch: ByTouch,
+}
+
 impl<'a> Scene<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
-    pub fn new(analysis: &'a Analysis<'a>, machine: &'a Machine) -> Result<Scene<'a>, TrafficError> {
-        let mut usage = Usage::of(analysis, machine);
+    pub fn new(
+        analysis: &'a Analysis<'a>,
+        machine: &'a Machine,
+        interest: &Interest,
+    ) -> Result<Scene<'a>, TrafficError> {
+        let mut usage = Usage::of(analysis, machine, &interest.apart);
         let pricer = Pricer::new(machine, &usage)?;
         let now = pricer.now()?;
         let stakes = stakes(&pricer, &now);
@@ -64,11 +79,14 @@ impl<'a> Scene<'a> {
         wanted.retain(|(group, waits)| *waits >= MATERIAL / 2.0 && (*group as usize) < analysis.trace().sites().len());
         wanted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         wanted.truncate(SITES_MAX);
-        let set: HashSet<u32> = wanted.iter().map(|(group, _)| *group).collect();
-        let pages = PageUse::of(analysis, machine, &seats.of_moved, &set);
+        let further = interest.groups.iter().filter(|group| wanted.iter().all(|(known, _)| known != *group));
+        let wanted: Vec<u32> = wanted.iter().map(|(group, _)| *group).chain(further.copied()).collect();
+        let set: HashSet<u32> = wanted.iter().copied().collect();
+        let pages = PageUse::of(analysis, machine, &seats.of_moved, &set, &usage);
         let all = analysis.sum().all;
-        let survey = Survey { analysis, machine, seats: &seats.of_moved, pages: &pages, all: &all };
-        let sites = wanted.iter().map(|(site, _)| survey.site(numapilot_flows::SiteId(*site), &mut usage)).collect();
+        let by_touch = &interest.by_touch;
+        let survey = Survey { analysis, machine, seats: &seats.of_moved, pages: &pages, all: &all, by_touch };
+        let sites = wanted.iter().map(|group| survey.site(numapilot_flows::SiteId(*group), &mut usage)).collect();
         usage.sort();
         Ok(Scene { analysis, machine, usage, now, sites, seats, processes, stakes })
     }

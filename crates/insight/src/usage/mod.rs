@@ -7,11 +7,15 @@
 
 pub(crate) mod pace;
 
+use std::collections::BTreeMap;
+
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::{AccessRef, ObjectKind};
+use numapilot_flows::{AccessRef, Object, ObjectKind};
 use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
+use crate::price::course::Course;
 use pace::Pace;
 
 /// Parts of the jackknife.
@@ -70,23 +74,29 @@ pub(crate) struct Usage {
     pub cells: Vec<(Cell, f64)>,
     /// `[window * threads + thread]`.
     pub paces: Vec<Pace>,
+    pub course: Course,
+    /// Instances that are a group of their own.
+    own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
 }
 
 impl Usage {
-    /// Of all accesses that an analysis sees.
-    pub fn of(analysis: &Analysis<'_>, machine: &Machine) -> Usage {
+    /// Of all accesses that an analysis sees. Groups are sites; each of `apart` is one of its own, after all of those ([`Usage::group`]).
+    pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &[ObjectId]) -> Usage {
         let trace = analysis.trace();
         let end = trace.end().0.max(1);
         let window_ns = end.div_ceil(WINDOWS).max(1) as f64;
+        let windows = (end as f64 / window_ns).ceil() as usize;
         let mut usage = Usage {
             window_ns,
-            windows: (end as f64 / window_ns).ceil() as usize,
+            windows,
             threads: trace.threads().len(),
             nodes: machine.nodes().len(),
             rows: Vec::new(),
             cells: Vec::new(),
             paces: Vec::new(),
+            course: Course::of(trace, window_ns, windows),
+            own_group: apart.iter().zip(trace.sites().len() as u32 + 1..).map(|(id, group)| (*id, group)).collect(),
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
@@ -103,6 +113,11 @@ impl Usage {
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         usage.paces = pace::paces(trace, machine, &usage, &sampled);
         usage
+    }
+
+    /// The group of an object.
+    pub fn group(&self, object: &Object) -> u32 {
+        self.own_group.get(&object.id).copied().unwrap_or(object.site.0)
     }
 
     /// Puts other cells in the place of a group's.
@@ -138,7 +153,7 @@ impl Usage {
         flags |= if is_own { OWN_PROCESS } else { 0 };
         Cell {
             row,
-            group: object.map_or(trace.sites().len() as u32, |object| object.site.0),
+            group: object.map_or(trace.sites().len() as u32, |object| self.group(object)),
             home,
             users: home,
             allocator: object.and_then(|object| index_of(machine, object.node)).unwrap_or(home),

@@ -20,6 +20,8 @@ pub(crate) struct Pace {
     pub busy_ns: f64,
     /// Accesses outstanding while it waited for memory.
     pub outstanding: f64,
+    /// How much longer its work lasts for sharing its CPU with others.
+    pub stretch: f64,
 }
 
 /// Totals since a thread's start.
@@ -45,7 +47,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
         (_, mhz) => mhz.unwrap_or(1000.0) * 1000.0,
     };
     let latencies = latencies(trace, machine, usage, khz);
-    let mut paces = vec![Pace { outstanding: 1.0, ..Pace::default() }; usage.windows * usage.threads];
+    let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; usage.windows * usage.threads];
     for (thread, readings) in trace.threads().iter().zip(&readings) {
         let index = thread.index.0 as usize;
         let sums = counted(thread, readings, machine, khz);
@@ -71,7 +73,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
 fn pace(sums: &Sums) -> Pace {
     let memory_ns = sums.memory_ns.min(sums.busy_ns);
     let outstanding = if memory_ns > 0.0 && sums.idle_ns > memory_ns { sums.idle_ns / memory_ns } else { 1.0 };
-    Pace { accesses: sums.accesses, own_ns: sums.busy_ns - memory_ns, busy_ns: sums.busy_ns, outstanding }
+    Pace { accesses: sums.accesses, own_ns: sums.busy_ns - memory_ns, busy_ns: sums.busy_ns, outstanding, stretch: 1.0 }
 }
 
 /// A thread's totals over time; `None` if nothing counted them.
@@ -168,6 +170,7 @@ fn share_cpus(trace: &Trace, usage: &Usage, paces: &mut [Pace]) {
                     let pace = &mut paces[window * usage.threads + thread];
                     let memory_ns = pace.busy_ns - pace.own_ns;
                     pace.busy_ns *= usage.window_ns / busy;
+                    pace.stretch = busy / usage.window_ns;
                     pace.own_ns = (pace.busy_ns - memory_ns).max(0.0);
                 }
             }

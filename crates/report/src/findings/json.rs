@@ -28,6 +28,8 @@ fn with_words(fix: &Fix, trace: &Trace) -> Value {
     let mut value = json!(fix);
     value["says"] = json!(fix_words(fix, trace));
     value["loses"] = json!(fix.loses());
+    // How `whatif --set` is asked for the same.
+    value["set"] = json!(numapilot_insight::whatif::asked(fix));
     value["works_by_plan"] = json!(fix.kind.works_by_plan());
     value
 }

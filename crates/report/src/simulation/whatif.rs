@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use numapilot_insight::Estimate;
-use numapilot_simulator::Report;
-use numapilot_simulator::whatif::{Answer, Wish};
+use numapilot_insight::whatif::{Answer, Outlook, Traffic};
+use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
 use super::{population, signed_percent};
@@ -12,38 +12,71 @@ use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
 
+/// What the interval of a prediction on the recording's own machine holds.
+const PRICED: &str = "The interval covers the sampling of accesses (jackknife over cache lines) and 30 % of the gain for the model's own error, which is \
+                      chosen, not measured (docs/patterns.md, \"Prices\"); not how another run would differ.";
+/// The same of a simulation on another machine.
+const SIMULATED: &str = "Simulated on another machine than the recording's: the interval covers the sampling of accesses (jackknife over cache lines); not \
+                         the model's own error (docs/traffic-model.md), nor how another run would differ, nor the cost of making copies or moving pages.";
+
 /// A prediction.
 #[derive(Clone, Debug)]
-pub struct Prediction<'a> {
+pub struct Prediction {
+    /// The program.
+    pub program: String,
+    /// The machine.
+    pub machine: String,
     /// What was set, a line each.
     pub set: Vec<String>,
     /// The program as it is.
-    pub now: &'a Report,
+    pub now: Outlook,
     /// With the new homes.
-    pub then: &'a Report,
+    pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
-    pub gain: f64,
-    /// Half of the gain's 95 % interval; `None` if it was not asked for.
-    pub margin: Option<f64>,
+    pub gain: Estimate,
     /// Further memory needed, bytes.
     pub more_bytes: u64,
+    /// What the reader must know, in whole sentences: first what the interval holds.
+    pub notes: Vec<String>,
 }
 
-impl<'a> Prediction<'a> {
-    /// What was answered to these wishes, with the jackknife's interval.
+fn set<'s>(all: impl Iterator<Item = (&'s str, Option<u64>)>) -> Vec<String> {
+    let words = |(words, bytes): (&str, Option<u64>)| match bytes {
+        Some(bytes) => format!("{words}, {} of memory", units::bytes(bytes)),
+        None => words.to_owned(),
+    };
+    all.map(words).collect()
+}
+
+impl Prediction {
+    /// What the pricing function says, by which findings are priced, too.
     #[must_use]
-    pub fn of(wishes: &'a [Wish], answer: &'a Answer) -> Prediction<'a> {
-        let words = |(words, bytes): (&str, Option<u64>)| match bytes {
-            Some(bytes) => format!("{words}, {} of memory", units::bytes(bytes)),
-            None => words.to_owned(),
-        };
+    pub fn priced(program: &str, machine: &str, answer: Answer) -> Prediction {
         Prediction {
-            set: answer.set(wishes).map(words).collect(),
-            now: &answer.now,
-            then: &answer.then,
-            gain: answer.gain(),
-            margin: Some(Estimate::jackknife(answer.gain(), &answer.gains_without).margin()),
+            program: program.to_owned(),
+            machine: machine.to_owned(),
+            set: set(answer.set.iter().map(|(words, bytes)| (words.as_str(), *bytes))),
+            now: answer.now,
+            then: answer.then,
+            gain: answer.gain,
             more_bytes: answer.more_bytes,
+            notes: vec![PRICED.to_owned()],
+        }
+    }
+
+    /// What a simulation on another machine says, with the jackknife's interval.
+    #[must_use]
+    pub fn simulated(wishes: &[elsewhere::Wish], answer: &elsewhere::Answer) -> Prediction {
+        let notes = answer.then.notes.iter().filter(|note| !note.is_empty()).cloned();
+        Prediction {
+            program: answer.now.program.clone(),
+            machine: answer.now.machine.clone(),
+            set: set(answer.set(wishes)),
+            now: outlook(&answer.now),
+            then: outlook(&answer.then),
+            gain: Estimate::jackknife(answer.gain(), &answer.gains_without),
+            more_bytes: answer.more_bytes,
+            notes: std::iter::once(SIMULATED.to_owned()).chain(notes).collect(),
         }
     }
 
@@ -51,25 +84,37 @@ impl<'a> Prediction<'a> {
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
-            "predicted": true, "set": self.set, "gain": self.gain, "gain_margin": self.margin, "more_bytes": self.more_bytes,
-            "now": self.now, "then": self.then,
+            "predicted": true, "program": self.program, "machine": self.machine, "set": self.set,
+            "gain": self.gain.value, "gain_margin": self.gain.margin(), "more_bytes": self.more_bytes,
+            "now": self.now, "then": self.then, "notes": self.notes,
         })
     }
 }
 
+fn outlook(run: &Report) -> Outlook {
+    let total = &run.total;
+    let total = Traffic {
+        accesses: total.accesses.clone(),
+        controllers: total.controllers.clone(),
+        links: total.links.clone(),
+        metrics: total.metrics.clone(),
+    };
+    Outlook { run_time_ns: run.run_time_ns, total }
+}
+
 /// Renders it for a terminal.
 #[must_use]
-pub fn prediction(found: &Prediction<'_>, look: Look) -> String {
-    let (now, then) = (found.now, found.then);
+pub fn prediction(found: &Prediction, look: Look) -> String {
+    let (now, then) = (&found.now, &found.then);
     let mut out = String::new();
-    let margin = found.margin.map_or_else(String::new, |margin| format!(" ± {:.1} %", margin * 100.0));
-    let verdict = if found.gain >= 0.0 { "faster" } else { "slower" };
-    let gain = signed_percent(found.gain);
+    let verdict = if found.gain.value >= 0.0 { "faster" } else { "slower" };
+    let gain = signed_percent(found.gain.value);
     let title = format!(
-        "{} on {}: {}{margin} ({verdict}), predicted",
-        now.program,
-        now.machine,
-        gain.trim_end_matches(" %").to_owned() + if margin.is_empty() { " %" } else { "" }
+        "{} on {}: {} ± {:.1} % ({verdict}), predicted",
+        found.program,
+        found.machine,
+        gain.trim_end_matches(" %"),
+        found.gain.margin() * 100.0,
     );
     let _ = writeln!(out, "{}", look.strong(&title));
     for line in &found.set {
@@ -79,7 +124,7 @@ pub fn prediction(found: &Prediction<'_>, look: Look) -> String {
     let mut table =
         Table::new().column("PREDICTED", Align::Left).column("NOW", Align::Right).column("THEN", Align::Right);
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::percent);
-    let mut row = |name: &str, of: &dyn Fn(&Report) -> String| table.row([name.to_owned(), of(now), of(then)]);
+    let mut row = |name: &str, of: &dyn Fn(&Outlook) -> String| table.row([name.to_owned(), of(now), of(then)]);
     row("run time", &|run| units::time_ns(run.run_time_ns as u64));
     row("local access ratio", &|run| share(run.total.metrics.local_access_ratio));
     row("latency of a memory access", &|run| {
@@ -93,16 +138,9 @@ pub fn prediction(found: &Prediction<'_>, look: Look) -> String {
     if found.more_bytes > 0 {
         let _ = writeln!(out, "  needs {} more memory", units::bytes(found.more_bytes));
     }
-    let limits = "The interval covers the sampling of accesses (jackknife over cache lines); not the model's own error (docs/traffic-model.md), \
-                  nor how another run would differ, nor the cost of making copies or moving pages.";
     out.push('\n');
-    for line in wrap(limits, look.width.saturating_sub(2)) {
+    for line in found.notes.iter().flat_map(|note| wrap(note, look.width.saturating_sub(2))) {
         let _ = writeln!(out, "  {}", look.faint(&line));
-    }
-    for note in then.notes.iter().filter(|note| !note.is_empty()) {
-        for line in wrap(note, look.width.saturating_sub(2)) {
-            let _ = writeln!(out, "  {}", look.faint(&line));
-        }
     }
     out
 }

@@ -76,8 +76,7 @@ impl Pace {
 
     /// Nanoseconds until the mean comes to `target`.
     fn until(&self, target: f64, now_ns: f64) -> f64 {
-        let (position, rate) =
-            ((self.sum.at_zero + self.sum.rate * now_ns) / self.count, self.sum.rate / self.count);
+        let (position, rate) = ((self.sum.at_zero + self.sum.rate * now_ns) / self.count, self.sum.rate / self.count);
         match position >= target {
             true => 0.0,
             false if rate > 0.0 => (target - position) / rate,

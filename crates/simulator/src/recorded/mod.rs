@@ -9,23 +9,21 @@ mod rates;
 mod sharing;
 mod shrink;
 mod space;
-mod syncs;
 mod timeline;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use numapilot_flows::{AccessRef, CountersAt, Trace};
+use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Life, Order, Trace};
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ThreadIndex;
-use numapilot_trace::tables::{PlacementColumns, PlacementRow, SyncColumns, SyncRow, TraceReader};
+use numapilot_trace::tables::{PlacementColumns, PlacementRow, TraceReader};
 
 use crate::error::SimulatorError;
 use crate::program::{Action, Builder, FirstTouch, Origin, PAGE_BYTES, Program, Slice, Thread};
 use rates::{IdleTimes, Reading};
 use sharing::Sharing;
 use space::Space;
-use syncs::{Life, Order};
 use timeline::{Frame, Source};
 
 /// How often the part of a recording in which most threads work is done.
@@ -88,9 +86,8 @@ pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, Simula
         fail(format!("its machine cannot be read ({error}); open it with the version that wrote it"))
     })?;
     let reader = TraceReader::open(folder)?;
-    let syncs: Vec<SyncRow> = reader.read::<SyncColumns>()?.rows().collect();
     let placements: Vec<PlacementRow> = reader.read::<PlacementColumns>()?.rows().collect();
-    let recording = Recording { trace: &trace, machine: &machine, syncs: &syncs, placements: &placements, options };
+    let recording = Recording { trace: &trace, machine: &machine, placements: &placements, options };
     let program = recording.program(folder)?;
     Ok(Recorded { program, machine })
 }
@@ -98,7 +95,6 @@ pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, Simula
 struct Recording<'a> {
     trace: &'a Trace,
     machine: &'a Machine,
-    syncs: &'a [SyncRow],
     placements: &'a [PlacementRow],
     options: &'a RecordedOptions,
 }
@@ -113,8 +109,10 @@ impl Recording<'_> {
         }
         let space = Space::new(self.trace, self.placements, &mut builder);
         let windows = self.mixes(&space, &mut builder);
-        let lives = self.lives();
-        let orders = syncs::resolve(&lives, self.syncs, &mut builder);
+        let Dependences { lives, orders, events } = self.trace.dependences();
+        events.iter().for_each(|&needed| {
+            builder.event(needed);
+        });
         let cpus: Vec<Option<u32>> = self.trace.threads().iter().map(|thread| thread.cpu.map(|cpu| cpu.0)).collect();
         let sharing = Sharing::new(&cpus, &lives, &orders);
         let end_ns = lives.iter().map(|life| life.end_ns).fold(0.0, f64::max);
@@ -192,18 +190,6 @@ impl Recording<'_> {
             said.push("The recording lost records, so accesses or waits are missing.".into());
         }
         said
-    }
-
-    fn lives(&self) -> Vec<Life> {
-        let end_ns = self.trace.end().0 as f64;
-        let life = |thread: &numapilot_flows::Thread| Life {
-            process: thread.process.0,
-            pid: self.trace.process(thread.process).map_or(0, |process| process.pid),
-            parent: thread.parent.map(|parent| parent.0),
-            start_ns: thread.start.0 as f64,
-            end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
-        };
-        self.trace.threads().iter().map(life).collect()
     }
 
     fn mixes(&self, space: &Space, builder: &mut Builder) -> Vec<mixes::WindowMixes> {
@@ -285,5 +271,16 @@ impl Recording<'_> {
             }
         }
         touches
+    }
+}
+
+impl From<Deed> for Action {
+    fn from(deed: Deed) -> Action {
+        match deed {
+            Deed::Arrive(event) => Action::Arrive { event },
+            Deed::Await(event) => Action::Await { event },
+            Deed::Follow => Action::Follow,
+            Deed::Sleep(ns) => Action::Sleep { ns },
+        }
     }
 }

@@ -1,9 +1,7 @@
 //! How a thread's busy time divides into its own work and waiting for memory, from its counters.
 
-use numapilot_flows::CountersAt;
+use numapilot_flows::{CountersAt, Life, Waited};
 use numapilot_machine::{Machine, NodeId};
-
-use super::syncs::{Life, Wait};
 
 /// A thread between two readings of its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,7 +29,7 @@ pub(super) struct IdleTimes<'a> {
 /// The readings of one thread. `counters` are its own, in order of time. Also whether the program time of memory accesses was recorded.
 pub(super) fn readings(
     life: Life,
-    waits: &[Wait],
+    waits: &[Waited],
     counters: &[&CountersAt],
     idle: &IdleTimes<'_>,
     alone_ns: &dyn Fn(f64, f64) -> f64,
@@ -85,7 +83,7 @@ impl IdleTimes<'_> {
 }
 
 /// Nanoseconds of work between two moments, each stretch without waits measured by `alone_ns`.
-fn busy(waits: &[Wait], from_ns: f64, to_ns: f64, alone_ns: &dyn Fn(f64, f64) -> f64) -> f64 {
+fn busy(waits: &[Waited], from_ns: f64, to_ns: f64, alone_ns: &dyn Fn(f64, f64) -> f64) -> f64 {
     let first = waits.partition_point(|wait| wait.ended_ns <= from_ns);
     let (mut at, mut sum) = (from_ns, 0.0);
     for wait in waits[first..].iter().take_while(|wait| wait.began_ns < to_ns) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::syncs::{Life, Order};
+use numapilot_flows::{Life, Order};
 
 /// How many threads worked on each CPU, over time. CPUs with one thread are left out.
 #[derive(Debug, Default)]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_flows::{Life, Order};
+
 use super::mixes::WindowMixes;
 use super::rates::Reading;
-use super::syncs::{Life, Order};
 use crate::program::{Action, Builder, Step, Thread, Work};
 
 /// Overlap is rounded to this, so that alike stretches share a behaviour.
@@ -48,39 +49,14 @@ pub(super) fn steps(frame: &Frame<'_>, source: &Source<'_>, builder: &mut Builde
 
 impl Writer<'_> {
     fn write(&mut self) {
-        let order = self.source.order;
-        let (mut at, mut wait, mut mark) = (self.source.life.start_ns, 0, 0);
-        loop {
-            let next_wait = order.waits.get(wait);
-            let next_mark = order.marks.get(mark);
-            match (next_wait, next_mark) {
-                // A mark within a wait is before it; one at its end is after it.
-                (Some(w), Some(m)) if m.0 < w.ended_ns => {
-                    at = self.instant(at, m.0.min(w.began_ns), m.1);
-                    mark += 1;
+        for piece in self.source.order.pieces(self.source.life) {
+            match piece.deed {
+                Some(deed) => {
+                    self.steps.push(Step { action: deed.into(), from_ns: piece.from_ns, to_ns: piece.to_ns });
                 }
-                (Some(w), _) => {
-                    self.busy(at, w.began_ns);
-                    self.steps.push(Step { action: w.action, from_ns: w.began_ns, to_ns: w.ended_ns });
-                    at = w.ended_ns;
-                    wait += 1;
-                }
-                (None, Some(m)) => {
-                    at = self.instant(at, m.0, m.1);
-                    mark += 1;
-                }
-                (None, None) => break,
+                None => self.busy(piece.from_ns, piece.to_ns),
             }
         }
-        self.busy(at, self.source.life.end_ns);
-    }
-
-    /// Works up to a moment, and then does what takes no time. Where the thread is afterwards.
-    fn instant(&mut self, at: f64, moment: f64, action: Action) -> f64 {
-        let moment = moment.clamp(at, self.source.life.end_ns.max(at));
-        self.busy(at, moment);
-        self.steps.push(Step { action, from_ns: moment, to_ns: moment });
-        moment
     }
 
     /// Work between two moments, cut where counters were read, windows end, and the repeated part begins and ends.

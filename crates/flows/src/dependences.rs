@@ -1,42 +1,121 @@
-//! From recorded waits to dependences between threads. The rules are in `docs/simulator.md`, "Recorded programs"; each function here is one of them.
+//! From recorded waits to dependences between threads: who waited for whom. The rules are in `docs/simulator.md`, "Recorded programs"; each function here is
+//! one of them.
 //!
 //! A trace tells of every wait when it began and ended, and of what kind it was. Whose deed ended it follows from the kind and the times: program time
 //! hands over clocks exactly, so a wait ends at the very nanosecond at which its cause happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use numapilot_trace::tables::SyncRow;
-
-use crate::program::{Action, Builder};
+use crate::model::Wait;
+use crate::trace::Trace;
 
 /// Stamps are rounded down to nanoseconds: equal clocks may differ by this much.
 const SAME_NS: f64 = 1.5;
 
-/// What is known of a thread's life.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
-    pub(super) process: u32,
-    pub(super) pid: u32,
-    pub(super) parent: Option<u32>,
-    pub(super) start_ns: f64,
-    pub(super) end_ns: f64,
+/// What a thread does to another, or waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deed {
+    /// One more has arrived at an event.
+    Arrive(u32),
+    /// Waits until all have arrived.
+    Await(u32),
+    /// Waits until its fellows, on average, have come to the same point of the recording: whose deed ended the wait is not known.
+    Follow,
+    /// Sleeps so many nanoseconds.
+    Sleep(f64),
 }
 
-/// A wait of a thread, and what became of it.
+/// What is known of a thread's life.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
-    pub(super) began_ns: f64,
-    pub(super) ended_ns: f64,
-    pub(super) action: Action,
+pub struct Life {
+    /// Process, as an index.
+    pub process: u32,
+    /// The process's number.
+    pub pid: u32,
+    /// Thread that made it, as an index.
+    pub parent: Option<u32>,
+    /// Start in program time, ns.
+    pub start_ns: f64,
+    /// End; that of the recording for threads that did not end.
+    pub end_ns: f64,
+}
+
+/// A wait of a thread, and what it was for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    /// Begin in program time, ns.
+    pub began_ns: f64,
+    /// End, ns.
+    pub ended_ns: f64,
+    /// What ended it.
+    pub deed: Deed,
 }
 
 /// What orders one thread: its waits, and moments at which it arrives somewhere or would have waited.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
+pub struct Order {
     /// Ascending, not overlapping.
-    pub(super) waits: Vec<Wait>,
+    pub waits: Vec<Waited>,
     /// Ascending by time, then by event.
-    pub(super) marks: Vec<(f64, Action)>,
+    pub marks: Vec<(f64, Deed)>,
+}
+
+/// A piece of a thread's life.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// Begin in program time, ns.
+    pub from_ns: f64,
+    /// End, ns; what takes no time ends where it begins.
+    pub to_ns: f64,
+    /// What was done; `None`: work.
+    pub deed: Option<Deed>,
+}
+
+impl Order {
+    /// The thread's life, piece by piece in order, without gaps: work, and what orders it.
+    #[must_use]
+    pub fn pieces(&self, life: Life) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let (mut at, mut waits, mut marks) =
+            (life.start_ns, self.waits.iter().peekable(), self.marks.iter().peekable());
+        let mut push = |at: f64, from_ns: f64, to_ns: f64, deed: Option<Deed>| {
+            if from_ns > at {
+                pieces.push(Piece { from_ns: at, to_ns: from_ns, deed: None });
+            }
+            pieces.extend(deed.map(|deed| Piece { from_ns, to_ns, deed: Some(deed) }));
+            to_ns
+        };
+        loop {
+            let (wait, mark) = (waits.peek().copied(), marks.peek().copied());
+            // A mark within a wait is before it; one at its end is after it.
+            at = match (wait, mark) {
+                (wait, Some(&(moment, deed))) if wait.is_none_or(|wait| moment < wait.ended_ns) => {
+                    marks.next();
+                    let latest = wait.map_or(life.end_ns.max(at), |wait| wait.began_ns);
+                    let moment = moment.min(latest).clamp(at, life.end_ns.max(at));
+                    push(at, moment, moment, Some(deed))
+                }
+                (Some(wait), _) => {
+                    waits.next();
+                    push(at, wait.began_ns, wait.ended_ns, Some(wait.deed))
+                }
+                (None, _) => break,
+            };
+        }
+        push(at, life.end_ns, life.end_ns, None);
+        pieces
+    }
+}
+
+/// Who waited for whom in a recording. Lists are by thread.
+#[derive(Clone, Debug, Default)]
+pub struct Dependences {
+    /// When each thread lived.
+    pub lives: Vec<Life>,
+    /// What orders it.
+    pub orders: Vec<Order>,
+    /// How many arrivals each event needs.
+    pub events: Vec<u32>,
 }
 
 /// One recorded wait.
@@ -55,43 +134,60 @@ struct Resolver<'a> {
     lives: &'a [Life],
     rows: Vec<Row<'a>>,
     orders: Vec<Order>,
-    builder: &'a mut Builder,
+    events: Vec<u32>,
 }
 
-/// Orders all threads.
-pub(super) fn resolve(lives: &[Life], syncs: &[SyncRow], builder: &mut Builder) -> Vec<Order> {
-    let mut sorted: Vec<&SyncRow> = syncs.iter().filter(|row| (row.thread as usize) < lives.len()).collect();
-    sorted.sort_by_key(|row| (row.thread, row.began_ns, row.ended_ns));
+impl Trace {
+    /// Who waited for whom, from the recorded waits, their kinds and their times.
+    #[must_use]
+    pub fn dependences(&self) -> Dependences {
+        let end_ns = self.end().0 as f64;
+        let life = |thread: &crate::Thread| Life {
+            process: thread.process.0,
+            pid: self.process(thread.process).map_or(0, |process| process.pid),
+            parent: thread.parent.map(|parent| parent.0),
+            start_ns: thread.start.0 as f64,
+            end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
+        };
+        resolve(self.threads().iter().map(life).collect(), self.waits())
+    }
+}
+
+fn resolve(lives: Vec<Life>, waits: &[Wait]) -> Dependences {
+    let mut sorted: Vec<&Wait> = waits.iter().filter(|wait| (wait.thread.0 as usize) < lives.len()).collect();
+    sorted.sort_by_key(|wait| (wait.thread, wait.began, wait.ended));
     let mut orders = vec![Order::default(); lives.len()];
     let mut rows = Vec::with_capacity(sorted.len());
-    for row in sorted {
-        let waits = &mut orders[row.thread as usize].waits;
-        let life = lives[row.thread as usize];
-        let earliest = waits.last().map_or(life.start_ns, |wait: &Wait| wait.ended_ns);
-        let (began_ns, ended_ns) = ((row.began_ns as f64).max(earliest), (row.ended_ns as f64).min(life.end_ns));
+    for wait in sorted {
+        let thread = wait.thread.0;
+        let waits = &mut orders[thread as usize].waits;
+        let life = lives[thread as usize];
+        let earliest = waits.last().map_or(life.start_ns, |wait: &Waited| wait.ended_ns);
+        let (began_ns, ended_ns) = ((wait.began.0 as f64).max(earliest), (wait.ended.0 as f64).min(life.end_ns));
         if ended_ns <= began_ns {
             continue;
         }
-        let action = if &*row.kind == "sleep" { Action::Sleep { ns: ended_ns - began_ns } } else { Action::Follow };
-        waits.push(Wait { began_ns, ended_ns, action });
+        let deed = if &*wait.kind == "sleep" { Deed::Sleep(ended_ns - began_ns) } else { Deed::Follow };
+        waits.push(Waited { began_ns, ended_ns, deed });
         let at = waits.len() - 1;
-        rows.push(Row { thread: row.thread, at, kind: &row.kind, object: row.object, began_ns, ended_ns });
+        rows.push(Row { thread, at, kind: &wait.kind, object: wait.object, began_ns, ended_ns });
     }
-    let mut resolver = Resolver { lives, rows, orders, builder };
+    let mut resolver = Resolver { lives: &lives, rows, orders, events: Vec::new() };
     resolver.creations();
     resolver.barriers();
     resolver.team_starts();
     resolver.team_ends();
     resolver.joins();
     for order in &mut resolver.orders {
-        let key = |action: &Action| match *action {
-            Action::Arrive { event } => (event, 0),
-            Action::Await { event } => (event, 1),
-            _ => (0, 0),
+        let key = |deed: &Deed| match *deed {
+            Deed::Arrive(event) => (event, 0),
+            Deed::Await(event) => (event, 1),
+            Deed::Follow | Deed::Sleep(_) => (0, 0),
         };
         order.marks.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| key(&a.1).cmp(&key(&b.1))));
     }
-    resolver.orders
+    let Resolver { orders, events, .. } = resolver;
+    Dependences { lives, orders, events }
 }
 
 impl Resolver<'_> {
@@ -111,13 +207,19 @@ impl Resolver<'_> {
         (0..self.lives.len() as u32).filter(move |&thread| self.lives[thread as usize].process == process)
     }
 
-    /// The wait goes on when the event is complete.
-    fn await_event(&mut self, row: Row<'_>, event: u32) {
-        self.orders[row.thread as usize].waits[row.at].action = Action::Await { event };
+    /// A new event that needs so many arrivals.
+    fn event(&mut self, needed: u32) -> u32 {
+        self.events.push(needed);
+        self.events.len() as u32 - 1
     }
 
-    fn mark(&mut self, thread: u32, at_ns: f64, action: Action) {
-        self.orders[thread as usize].marks.push((at_ns, action));
+    /// The wait goes on when the event is complete.
+    fn await_event(&mut self, row: Row<'_>, event: u32) {
+        self.orders[row.thread as usize].waits[row.at].deed = Deed::Await(event);
+    }
+
+    fn mark(&mut self, thread: u32, at_ns: f64, deed: Deed) {
+        self.orders[thread as usize].marks.push((at_ns, deed));
     }
 
     /// A thread begins when its creator came to that point; one without a known creator when it did.
@@ -126,11 +228,11 @@ impl Resolver<'_> {
             let life = self.lives[thread as usize];
             let parent = life.parent.filter(|&parent| parent != thread && self.is_alive(parent, life.start_ns));
             if let Some(parent) = parent {
-                let event = self.builder.event(1);
-                self.mark(parent, life.start_ns, Action::Arrive { event });
-                self.mark(thread, life.start_ns, Action::Await { event });
+                let event = self.event(1);
+                self.mark(parent, life.start_ns, Deed::Arrive(event));
+                self.mark(thread, life.start_ns, Deed::Await(event));
             } else if life.start_ns > 0.0 {
-                self.mark(thread, life.start_ns, Action::Sleep { ns: life.start_ns });
+                self.mark(thread, life.start_ns, Deed::Sleep(life.start_ns));
             }
         }
     }
@@ -161,14 +263,14 @@ impl Resolver<'_> {
             if late.is_empty() {
                 continue;
             }
-            let event = self.builder.event((late.len() + rows.len()) as u32);
+            let event = self.event((late.len() + rows.len()) as u32);
             for row in rows {
-                self.mark(row.thread, row.began_ns, Action::Arrive { event });
+                self.mark(row.thread, row.began_ns, Deed::Arrive(event));
                 self.await_event(row, event);
             }
             for thread in late {
-                self.mark(thread, ended_ns, Action::Arrive { event });
-                self.mark(thread, ended_ns, Action::Await { event });
+                self.mark(thread, ended_ns, Deed::Arrive(event));
+                self.mark(thread, ended_ns, Deed::Await(event));
             }
         }
     }
@@ -194,8 +296,8 @@ impl Resolver<'_> {
             let Some(master) = self.only_worker(process, &rows, ended_ns) else {
                 continue;
             };
-            let fork = self.builder.event(1);
-            self.mark(master, ended_ns, Action::Arrive { event: fork });
+            let fork = self.event(1);
+            self.mark(master, ended_ns, Deed::Arrive(fork));
             let before: Vec<Row<'_>> = rows
                 .iter()
                 .copied()
@@ -207,9 +309,9 @@ impl Resolver<'_> {
             if before.is_empty() {
                 continue;
             }
-            let join = self.builder.event(before.len() as u32);
+            let join = self.event(before.len() as u32);
             for row in &before {
-                self.mark(row.thread, row.began_ns, Action::Arrive { event: join });
+                self.mark(row.thread, row.began_ns, Deed::Arrive(join));
             }
             let latest = before.iter().map(|row| row.began_ns).fold(0.0, f64::max);
             self.await_at(master, latest, join);
@@ -220,8 +322,8 @@ impl Resolver<'_> {
     fn await_at(&mut self, thread: u32, at_ns: f64, event: u32) {
         let waits = &mut self.orders[thread as usize].waits;
         match waits.iter_mut().find(|wait| (wait.ended_ns - at_ns).abs() <= SAME_NS) {
-            Some(wait) => wait.action = Action::Await { event },
-            None => self.mark(thread, at_ns, Action::Await { event }),
+            Some(wait) => wait.deed = Deed::Await(event),
+            None => self.mark(thread, at_ns, Deed::Await(event)),
         }
     }
 
@@ -229,7 +331,7 @@ impl Resolver<'_> {
     fn team_ends(&mut self) {
         let open: Vec<Row<'_>> = self.rows.iter().copied().filter(|row| row.kind == "team_end").collect();
         for row in open {
-            if self.orders[row.thread as usize].waits[row.at].action != Action::Follow {
+            if self.orders[row.thread as usize].waits[row.at].deed != Deed::Follow {
                 continue;
             }
             let process = self.lives[row.thread as usize].process;
@@ -245,9 +347,9 @@ impl Resolver<'_> {
             if !arrivals.iter().any(|&(_, at)| (at - row.ended_ns).abs() <= SAME_NS) {
                 continue;
             }
-            let event = self.builder.event(arrivals.len() as u32);
+            let event = self.event(arrivals.len() as u32);
             for (thread, at) in arrivals {
-                self.mark(thread, at, Action::Arrive { event });
+                self.mark(thread, at, Deed::Arrive(event));
             }
             self.await_event(row, event);
         }
@@ -272,10 +374,10 @@ impl Resolver<'_> {
             if !ended.iter().any(|&thread| named(thread)) {
                 continue;
             }
-            let event = self.builder.event(ended.len() as u32);
+            let event = self.event(ended.len() as u32);
             for thread in ended {
                 joined.insert(thread);
-                self.mark(thread, self.lives[thread as usize].end_ns, Action::Arrive { event });
+                self.mark(thread, self.lives[thread as usize].end_ns, Deed::Arrive(event));
             }
             self.await_event(row, event);
         }

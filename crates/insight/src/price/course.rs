@@ -1,0 +1,323 @@
+//! The course of a recorded run: what its threads do one after the other and whom they wait for, in an order in which everything comes after what it
+//! depends on. The order does not hang on how long anything takes, so what a change makes of the run time is one walk over it.
+//!
+//! `docs/patterns.md`, "Prices", has the rules.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use numapilot_flows::{Deed, Piece, Trace};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Doing {
+    /// So much of what the thread works in that window.
+    Work {
+        window: u32,
+        share: f64,
+    },
+    /// See [`Deed::Arrive`].
+    Arrive(u32),
+    /// See [`Deed::Await`].
+    Await(u32),
+    /// See [`Deed::Sleep`].
+    Sleep(f64),
+    /// See [`Deed::Follow`].
+    Follow,
+    /// Others go on without it, until it resumes.
+    Rest,
+    Resume,
+}
+
+/// One step of one thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    thread: u32,
+    /// When the recording had it done, ns.
+    to_ns: f64,
+    doing: Doing,
+}
+
+/// The course.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    steps: Vec<Step>,
+    events: usize,
+    threads: usize,
+    windows: usize,
+    process_of: Vec<u32>,
+    /// `[window * threads + thread]`: nanoseconds that the thread worked, by the recording's clock.
+    pub worked_ns: Vec<f64>,
+    /// Waits of which nobody can tell what ended them, where nothing else could go on.
+    pub let_go: u64,
+}
+
+/// What came of a walk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Walked {
+    /// When the last thread was done, ns.
+    pub end_ns: f64,
+    /// When the last work of each window was done; at least when that of the windows before it was.
+    pub done_ns: Vec<f64>,
+}
+
+impl Course {
+    /// Of a recording, cut into windows of time.
+    pub fn of(trace: &Trace, window_ns: f64, windows: usize) -> Course {
+        let dependences = trace.dependences();
+        let threads = dependences.lives.len();
+        let process_of = dependences.lives.iter().map(|life| life.process).collect();
+        let mut course = Course {
+            steps: Vec::new(),
+            events: dependences.events.len(),
+            threads,
+            windows,
+            process_of,
+            worked_ns: vec![0.0; windows * threads],
+            let_go: 0,
+        };
+        let lives = dependences.lives.iter().zip(&dependences.orders);
+        let pieces: Vec<Vec<Piece>> =
+            lives.map(|(life, order)| cut(&order.pieces(*life), window_ns, windows)).collect();
+        for (thread, pieces) in pieces.iter().enumerate() {
+            for piece in pieces.iter().filter(|piece| piece.deed.is_none()) {
+                let window = window_of(piece.from_ns, window_ns, windows);
+                course.worked_ns[window * threads + thread] += piece.to_ns - piece.from_ns;
+            }
+        }
+        course.order(&pieces, &dependences.events, window_ns);
+        course
+    }
+
+    /// Puts all pieces in order: those that can come, by when the recording had them done.
+    fn order(&mut self, pieces: &[Vec<Piece>], needed: &[u32], window_ns: f64) {
+        let key = |thread: usize, next: usize| {
+            pieces[thread].get(next).map(|piece| Reverse((piece.to_ns.max(0.0).to_bits(), thread)))
+        };
+        let mut next = vec![0; self.threads];
+        let mut open: BinaryHeap<_> = (0..self.threads).filter_map(|thread| key(thread, 0)).collect();
+        let mut arrived = vec![0; needed.len()];
+        let mut waiting: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        loop {
+            let Some(Reverse((_, thread))) = open.pop() else {
+                // What is left waits for what never came: lost records. The earliest goes on as if it followed the others.
+                let at = |thread: usize| (pieces[thread][next[thread]].to_ns.to_bits(), thread);
+                let Some(first) = waiting.values().flatten().copied().min_by_key(|thread| at(*thread)) else { return };
+                waiting.values_mut().for_each(|threads| threads.retain(|thread| *thread != first));
+                waiting.retain(|_, threads| !threads.is_empty());
+                self.let_go += 1;
+                let to_ns = pieces[first][next[first]].to_ns;
+                self.push(first, to_ns, Doing::Follow);
+                self.push(first, to_ns, Doing::Resume);
+                next[first] += 1;
+                open.extend(key(first, next[first]));
+                continue;
+            };
+            let piece = pieces[thread][next[thread]];
+            let to_ns = piece.to_ns;
+            match piece.deed {
+                None => {
+                    let window = window_of(piece.from_ns, window_ns, self.windows);
+                    let worked = self.worked_ns[window * self.threads + thread];
+                    let share = (to_ns - piece.from_ns) / worked;
+                    self.push(thread, to_ns, Doing::Work { window: window as u32, share });
+                }
+                Some(Deed::Arrive(event)) => {
+                    self.push(thread, to_ns, Doing::Arrive(event));
+                    arrived[event as usize] += 1;
+                    if arrived[event as usize] >= needed[event as usize] {
+                        for waiter in waiting.remove(&event).unwrap_or_default() {
+                            let to_ns = pieces[waiter][next[waiter]].to_ns;
+                            self.push(waiter, to_ns, Doing::Await(event));
+                            self.push(waiter, to_ns, Doing::Resume);
+                            next[waiter] += 1;
+                            open.extend(key(waiter, next[waiter]));
+                        }
+                    }
+                }
+                Some(Deed::Await(event)) if arrived[event as usize] < needed[event as usize] => {
+                    self.push(thread, to_ns, Doing::Rest);
+                    waiting.entry(event).or_default().push(thread);
+                    continue;
+                }
+                Some(Deed::Await(event)) => self.push(thread, to_ns, Doing::Await(event)),
+                Some(Deed::Sleep(ns)) => self.push(thread, to_ns, Doing::Sleep(ns)),
+                Some(Deed::Follow) => {
+                    self.push(thread, to_ns, Doing::Rest);
+                    self.push(thread, to_ns, Doing::Follow);
+                    self.push(thread, to_ns, Doing::Resume);
+                }
+            }
+            next[thread] += 1;
+            match key(thread, next[thread]) {
+                Some(key) => open.push(key),
+                None => self.push(thread, to_ns, Doing::Rest),
+            }
+        }
+    }
+
+    fn push(&mut self, thread: usize, to_ns: f64, doing: Doing) {
+        self.steps.push(Step { thread: thread as u32, to_ns, doing });
+    }
+
+    /// How long the run takes where each thread's work in each window takes so long (`[window * threads + thread]`, ns).
+    pub fn walk(&self, work_ns: &[f64]) -> Walked {
+        let mut now = vec![0.0_f64; self.threads];
+        let mut complete = vec![0.0_f64; self.events];
+        let mut late = Late::new(self);
+        let mut walked = Walked { end_ns: 0.0, done_ns: vec![0.0; self.windows] };
+        for step in &self.steps {
+            let thread = step.thread as usize;
+            let now = &mut now[thread];
+            match step.doing {
+                Doing::Work { window, share } => {
+                    let window = window as usize;
+                    *now += share * work_ns[window * self.threads + thread];
+                    walked.done_ns[window] = walked.done_ns[window].max(*now);
+                }
+                Doing::Arrive(event) => complete[event as usize] = complete[event as usize].max(*now),
+                Doing::Await(event) => *now = now.max(complete[event as usize]),
+                Doing::Sleep(ns) => *now += ns,
+                Doing::Follow => *now = now.max(step.to_ns + late.of_fellows(self.process_of[thread])),
+                Doing::Rest => {
+                    late.leave(thread, self.process_of[thread]);
+                    continue;
+                }
+                Doing::Resume => {}
+            }
+            late.set(thread, self.process_of[thread], *now - step.to_ns);
+        }
+        walked.end_ns = now.iter().copied().fold(0.0, f64::max);
+        let mut latest: f64 = 0.0;
+        for done in &mut walked.done_ns {
+            latest = latest.max(*done);
+            *done = latest;
+        }
+        walked
+    }
+}
+
+/// By how much threads that go on are behind the recording, on average over a process and over all.
+struct Late {
+    of_thread: Vec<Option<f64>>,
+    /// By process, and at the end that of all: sum and count.
+    sums: Vec<(f64, u32)>,
+    /// The last mean of all, for when nobody goes on.
+    last: f64,
+}
+
+impl Late {
+    fn new(course: &Course) -> Late {
+        let processes = course.process_of.iter().map(|&process| process as usize + 1).max().unwrap_or(0);
+        Late { of_thread: vec![None; course.threads], sums: vec![(0.0, 0); processes + 1], last: 0.0 }
+    }
+
+    fn add(&mut self, process: u32, late: f64, count: i32) {
+        let all = self.sums.len() - 1;
+        for at in [process as usize, all] {
+            let (sum, threads) = &mut self.sums[at];
+            *threads = threads.saturating_add_signed(count);
+            // Without what rounding left.
+            *sum = if *threads == 0 { 0.0 } else { *sum + late };
+        }
+        let (sum, threads) = self.sums[all];
+        if threads > 0 {
+            self.last = sum / f64::from(threads);
+        }
+    }
+
+    fn set(&mut self, thread: usize, process: u32, late: f64) {
+        match self.of_thread[thread].replace(late) {
+            Some(old) => self.add(process, late - old, 0),
+            None => self.add(process, late, 1),
+        }
+    }
+
+    fn leave(&mut self, thread: usize, process: u32) {
+        if let Some(old) = self.of_thread[thread].take() {
+            self.add(process, -old, -1);
+        }
+    }
+
+    fn of_fellows(&self, process: u32) -> f64 {
+        match self.sums[process as usize] {
+            (sum, threads) if threads > 0 => sum / f64::from(threads),
+            _ => self.last,
+        }
+    }
+}
+
+fn window_of(from_ns: f64, window_ns: f64, windows: usize) -> usize {
+    ((from_ns / window_ns) as usize).min(windows - 1)
+}
+
+/// The same pieces, work being cut where windows end.
+fn cut(pieces: &[Piece], window_ns: f64, windows: usize) -> Vec<Piece> {
+    let mut all = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if piece.deed.is_some() {
+            all.push(*piece);
+            continue;
+        }
+        let mut from_ns = piece.from_ns;
+        while from_ns < piece.to_ns {
+            let window = window_of(from_ns, window_ns, windows);
+            let end_ns = (window as f64 + 1.0) * window_ns;
+            let is_last = window + 1 >= windows || end_ns <= from_ns;
+            let to_ns = if is_last { piece.to_ns } else { end_ns.min(piece.to_ns) };
+            all.push(Piece { from_ns, to_ns, deed: None });
+            from_ns = to_ns;
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const WINDOWS: u64 = 48;
+
+    fn courses() -> impl Iterator<Item = (&'static str, Trace, Course)> {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
+        ["facerec", "mg", "psearchy", "streamcluster", "webserver"].into_iter().map(move |name| {
+            let trace = Trace::open(&folder.join(format!("{name}.numatrace"))).expect("a committed trace");
+            let window_ns = trace.end().0.div_ceil(WINDOWS) as f64;
+            let course = Course::of(&trace, window_ns, (trace.end().0 as f64 / window_ns).ceil() as usize);
+            (name, trace, course)
+        })
+    }
+
+    #[test]
+    fn a_course_that_nothing_changes_takes_what_was_recorded() {
+        for (name, trace, course) in courses() {
+            let end_ns = course.walk(&course.worked_ns).end_ns;
+            let recorded_ns = trace.end().0 as f64;
+            eprintln!(
+                "{name}: {} steps, {end_ns:.0} ns, recorded {recorded_ns:.0}; let go {}",
+                course.steps.len(),
+                course.let_go
+            );
+            assert!((end_ns / recorded_ns - 1.0).abs() < 0.01, "{name}: {end_ns} ns, recorded {recorded_ns}");
+        }
+    }
+
+    #[test]
+    fn work_that_others_wait_for_counts_and_other_work_does_not() {
+        for (name, _, course) in courses() {
+            let end_ns = course.walk(&course.worked_ns).end_ns;
+            let all: Vec<f64> = course.worked_ns.iter().map(|ns| ns / 2.0).collect();
+            let halved_ns = course.walk(&all).end_ns;
+            assert!(halved_ns < end_ns && halved_ns > 0.49 * end_ns, "{name}: {halved_ns} of {end_ns}");
+            // Whoever works faster never makes the run longer, and what all threads gain one by one does not add up where they wait for each other.
+            for thread in 0..course.threads {
+                let of_one = |(at, ns): (usize, &f64)| if at % course.threads == thread { ns / 2.0 } else { *ns };
+                let one: Vec<f64> = course.worked_ns.iter().enumerate().map(of_one).collect();
+                let one_ns = course.walk(&one).end_ns;
+                assert!(one_ns <= end_ns * 1.001, "{name}, thread {thread}: {one_ns} of {end_ns}");
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What a run takes under some placement: the traffic model (AMVA) solved for each window of time, on aggregated counts, and the program's course walked with
+//! what comes of it.
+//!
+//! In each window the threads of a node are a class of the closed network; its solution gives the loaded latency of every pair of nodes; with it, each
+//! thread's work in the window takes what it took in the recording, and longer or shorter by what its accesses' latencies, over those that it keeps
+//! outstanding, differ from what the recording charged. Who waited for whom ([`course`]) then says when each thread, and so the run, is done: what is
+//! gained where others are waited for is no gain. `docs/patterns.md`, "Prices", has the equations and how far they are from the simulator's results.
+
+pub(crate) mod course;
+
+use numapilot_machine::Machine;
+use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
+
+use self::course::Walked;
+use crate::usage::pace::Pace;
+use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
+
+/// Times that latencies are computed anew from the times found, at most; and the relative change of the run time at which that ends.
+const ROUNDS: usize = 6;
+const SETTLED: f64 = 1e-4;
+
+/// Where an access goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To<'a> {
+    /// To a node's memory.
+    Node(u16),
+    /// To all nodes, in these shares.
+    Spread(&'a [f64]),
+    /// Nowhere: a cache answers it.
+    Gone,
+}
+
+/// What is done to a program.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'a> {
+    /// Where accesses go.
+    pub to: &'a dyn Fn(&Cell) -> To<'a>,
+    /// Where threads run.
+    pub seat: &'a dyn Fn(&Row) -> u16,
+    /// What it costs to carry out, in nanoseconds of run time.
+    pub extra_ns: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Priced {
+    /// Run time, ns.
+    pub run_ns: f64,
+    /// The same with each part of the samples left out.
+    pub parts_ns: [f64; PARTS],
+    /// Threads' time, summed, ns.
+    pub busy_ns: f64,
+    /// Of this, waiting for memory.
+    pub memory_ns: f64,
+    /// Memory accesses by accessing (row) and answering node (column), and the sum of their latencies, ns.
+    pub accesses: Vec<Vec<f64>>,
+    pub latency_ns: f64,
+    /// Of each window: how long it lasted, loaded latencies by node and node (empty where nobody accesses memory), and how busy each station was.
+    pub windows: Vec<Window>,
+}
+
+/// A window under load.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    pub lasted_ns: f64,
+    pub path_ns: Vec<Vec<f64>>,
+    /// Of each controller (in node order, nodes with memory only), then of each link.
+    pub stations: Vec<f64>,
+}
+
+/// Computes prices of one program on one machine.
+pub(crate) struct Pricer<'a> {
+    pub machine: &'a Machine,
+    pub usage: &'a Usage,
+    system: MemorySystem,
+    rows_of: Vec<Vec<u32>>,
+    /// Sampled accesses of each row.
+    weight: Vec<f64>,
+}
+
+/// Sums of a change, laid out for the windows.
+struct Sums {
+    /// `[(part * rows + row) * nodes + to]`.
+    to: Vec<f64>,
+    /// `[row * nodes + to]`, of all parts.
+    writes: Vec<f64>,
+    /// Of each row.
+    gone: Vec<f64>,
+    rows: usize,
+    nodes: usize,
+}
+
+/// A row with a change.
+struct Line {
+    row: u32,
+    thread: usize,
+    from: usize,
+    /// Its part of what its thread accesses in the window, and of this, what is not gone.
+    part: f64,
+    left: f64,
+    shares: Vec<f64>,
+    writes: Vec<f64>,
+}
+
+/// Latencies and loads, window by window.
+type Windows = Vec<Window>;
+
+impl<'a> Pricer<'a> {
+    /// # Errors
+    /// If the machine's description lacks what the traffic model needs.
+    pub fn new(machine: &'a Machine, usage: &'a Usage) -> Result<Pricer<'a>, TrafficError> {
+        let mut rows_of = vec![Vec::new(); usage.windows];
+        for (index, row) in usage.rows.iter().enumerate() {
+            rows_of[usize::from(row.window)].push(index as u32);
+        }
+        let mut weight = vec![0.0; usage.rows.len()];
+        for (cell, count) in &usage.cells {
+            weight[cell.row as usize] += count;
+        }
+        Ok(Pricer { machine, usage, system: MemorySystem::new(machine)?, rows_of, weight })
+    }
+
+    /// The program as it was.
+    pub fn now(&self) -> Result<Priced, TrafficError> {
+        self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 })
+    }
+
+    /// The program with a change.
+    pub fn price(&self, change: &Change<'_>) -> Result<Priced, TrafficError> {
+        let usage = self.usage;
+        let sums = self.sums(change);
+        let lines: Vec<Vec<Line>> = (0..usage.windows).map(|window| self.lines(window, change, &sums)).collect();
+        let moves_threads =
+            lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
+        let mut solver = Solver::default();
+        let mut windows: Windows = vec![Window::default(); usage.windows];
+        let mut busy: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns).collect();
+        let mut walked = usage.course.walk(&usage.course.worked_ns);
+        for _ in 0..ROUNDS {
+            let mut before_ns = 0.0;
+            for (window, lines) in lines.iter().enumerate() {
+                let of = window * usage.threads..(window + 1) * usage.threads;
+                let lasted_ns = walked.done_ns[window] - before_ns;
+                before_ns = walked.done_ns[window];
+                windows[window].lasted_ns = lasted_ns;
+                let load = self.load(lines, &usage.paces[of.clone()], &busy[of], lasted_ns);
+                if !load.classes.is_empty() {
+                    let solution = solver.solve(&self.system, &load)?;
+                    windows[window].path_ns.clone_from(&solution.path_ns);
+                    windows[window].stations = solution.stations.iter().map(|station| station.utilisation).collect();
+                }
+            }
+            let memory = self.memory_ns(&lines, &windows, |line| line.shares.clone());
+            usage.paces.iter().zip(&memory).zip(&mut busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
+            let old_ns = walked.end_ns;
+            walked = self.walk(&memory, moves_threads.then_some((&lines, &busy)));
+            if (walked.end_ns - old_ns).abs() <= SETTLED * old_ns {
+                break;
+            }
+        }
+        let run_ns = change.extra_ns + walked.end_ns;
+        let mut parts_ns = [run_ns; PARTS];
+        for (part, ns) in parts_ns.iter_mut().enumerate() {
+            let memory = self.memory_ns(&lines, &windows, |line| sums.without(part, line));
+            *ns = change.extra_ns + self.walk(&memory, moves_threads.then_some((&lines, &busy))).end_ns;
+        }
+        let busy_ns: f64 = busy.iter().sum();
+        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
+        let (accesses, latency_ns) = self.traffic(&lines, &windows);
+        Ok(Priced { run_ns, parts_ns, busy_ns, memory_ns: (busy_ns - own_ns).max(0.0), accesses, latency_ns, windows })
+    }
+
+    /// The course with the threads' work as long as their waiting for memory (`[window * threads + thread]`, ns) makes it. Where threads were given other
+    /// nodes, those of a node with more work than CPUs wait for each other, too.
+    fn walk(&self, memory_ns: &[f64], moved: Option<(&Vec<Vec<Line>>, &Vec<f64>)>) -> Walked {
+        let usage = self.usage;
+        let worked = &usage.course.worked_ns;
+        let work = |((pace, worked), memory): ((&Pace, &f64), &f64)| {
+            let charged_ns = pace.busy_ns - pace.own_ns;
+            (worked + pace.stretch * (memory - charged_ns)).max(0.0)
+        };
+        let mut work_ns: Vec<f64> = usage.paces.iter().zip(worked).zip(memory_ns).map(work).collect();
+        let walked = usage.course.walk(&work_ns);
+        let Some((lines, busy)) = moved else { return walked };
+        let mut before_ns = 0.0;
+        for (window, lines) in lines.iter().enumerate() {
+            let lasted_ns = walked.done_ns[window] - before_ns;
+            before_ns = walked.done_ns[window];
+            let mut of_node = vec![0.0; usage.nodes];
+            for line in lines {
+                of_node[line.from] += busy[window * usage.threads + line.thread] * line.part;
+            }
+            for line in lines {
+                let cpus = self.machine.nodes()[line.from].cpus.len().max(1) as f64;
+                let crowded = of_node[line.from] / (lasted_ns * cpus).max(1e-9);
+                work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
+            }
+        }
+        usage.course.walk(&work_ns)
+    }
+
+    fn sums(&self, change: &Change<'_>) -> Sums {
+        let (rows, nodes) = (self.usage.rows.len(), self.usage.nodes);
+        let mut sums = Sums {
+            to: vec![0.0; PARTS * rows * nodes],
+            writes: vec![0.0; rows * nodes],
+            gone: vec![0.0; rows],
+            rows,
+            nodes,
+        };
+        for (cell, count) in &self.usage.cells {
+            let row = cell.row as usize;
+            let part = usize::from(cell.part) * rows;
+            let mut add = |node: usize, count: f64| {
+                sums.to[(part + row) * nodes + node] += count;
+                sums.writes[row * nodes + node] += if cell.flags & WRITE != 0 { count } else { 0.0 };
+            };
+            match (change.to)(cell) {
+                To::Node(NONE) => {}
+                To::Node(node) => add(usize::from(node), *count),
+                To::Spread(shares) => {
+                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, count * s));
+                }
+                To::Gone => sums.gone[row] += count,
+            }
+        }
+        sums
+    }
+
+    /// Accesses by accessing and answering node, and the sum of their latencies.
+    fn traffic(&self, lines: &[Vec<Line>], windows: &Windows) -> (Vec<Vec<f64>>, f64) {
+        let usage = self.usage;
+        let mut accesses = vec![vec![0.0; usage.nodes]; usage.nodes];
+        let mut latency_ns = 0.0;
+        for (at, (lines, window)) in lines.iter().zip(windows).enumerate().filter(|(_, of)| !of.1.path_ns.is_empty()) {
+            for line in lines {
+                let made = usage.paces[at * usage.threads + line.thread].accesses * line.part * line.left;
+                for (to, share) in line.shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                    accesses[line.from][to] += made * share;
+                    latency_ns += made * share * window.path_ns[line.from][to];
+                }
+            }
+        }
+        (accesses, latency_ns)
+    }
+
+    /// The rows of a window that access memory, with what they do.
+    fn lines(&self, window: usize, change: &Change<'_>, sums: &Sums) -> Vec<Line> {
+        let usage = self.usage;
+        let mut of_thread = vec![0.0; usage.threads];
+        for &row in &self.rows_of[window] {
+            of_thread[usage.rows[row as usize].thread as usize] += self.weight[row as usize];
+        }
+        let line = |&row: &u32| {
+            let place = &usage.rows[row as usize];
+            let thread = place.thread as usize;
+            let weight = self.weight[row as usize];
+            let all = sums.all(row);
+            let known: f64 = all.iter().sum();
+            let gone = sums.gone[row as usize];
+            (known > 0.0 || gone > 0.0).then(|| Line {
+                row,
+                thread,
+                from: usize::from((change.seat)(place)),
+                part: weight / of_thread[thread],
+                left: 1.0 - gone / weight,
+                shares: all.iter().map(|count| count / known.max(1e-9)).collect(),
+                writes: sums.writes_of(row).iter().map(|count| count / known.max(1e-9)).collect(),
+            })
+        };
+        self.rows_of[window].iter().filter_map(line).collect()
+    }
+
+    /// A class for each node whose threads access memory.
+    fn load(&self, lines: &[Line], paces: &[Pace], busy: &[f64], lasted_ns: f64) -> Load {
+        let nodes = self.usage.nodes;
+        let mut classes: Vec<Option<Class>> = vec![None; nodes];
+        let mut accesses_of = vec![0.0; nodes];
+        for line in lines {
+            let (pace, busy) = (&paces[line.thread], busy[line.thread]);
+            let accesses = pace.accesses * line.part * line.left;
+            if accesses <= 0.0 || busy <= 0.0 {
+                continue;
+            }
+            accesses_of[line.from] += accesses;
+            let class = classes[line.from].get_or_insert_with(|| Class {
+                from: line.from,
+                threads: 0.0,
+                outstanding: 0.0,
+                think_ns: 0.0,
+                reads: vec![0.0; nodes],
+                writes: vec![0.0; nodes],
+            });
+            // A thread does not work longer than the window lasts: where it drifts from the others, it works all the time.
+            class.threads += (busy / lasted_ns.max(busy)) * line.part;
+            class.outstanding += accesses * pace.outstanding;
+            class.think_ns += pace.own_ns * line.part;
+            for to in 0..nodes {
+                class.writes[to] += accesses * line.writes[to];
+                class.reads[to] += accesses * (line.shares[to] - line.writes[to]).max(0.0);
+            }
+        }
+        let mut load = Load::default();
+        for (mut class, accesses) in classes.into_iter().zip(accesses_of).filter_map(|(c, a)| Some((c?, a))) {
+            class.outstanding /= accesses;
+            class.think_ns /= accesses;
+            let sum: f64 = class.reads.iter().chain(&class.writes).sum();
+            class.reads.iter_mut().chain(&mut class.writes).for_each(|share| *share /= sum);
+            load.classes.push(class);
+        }
+        load
+    }
+
+    /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
+    /// the nearest that has some.
+    fn memory_ns(&self, lines: &[Vec<Line>], windows: &Windows, shares: impl Fn(&Line) -> Vec<f64>) -> Vec<f64> {
+        let usage = self.usage;
+        let mut latency: Vec<Option<f64>> = vec![None; usage.paces.len()];
+        for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
+            for line in lines {
+                let path = &windows[window].path_ns[line.from];
+                let of_one =
+                    shares(line).iter().zip(path).filter(|(share, _)| **share > 0.0).map(|(s, ns)| s * ns).sum::<f64>();
+                *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+            }
+        }
+        let mut memory: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
+        for (at, pace) in usage.paces.iter().enumerate().filter(|(_, pace)| pace.accesses > 0.0) {
+            let (window, thread) = (at / usage.threads, at % usage.threads);
+            let of = |window: usize| latency.get(window * usage.threads + thread).copied().flatten();
+            let near = |away: usize| window.checked_sub(away).and_then(of).or_else(|| of(window + away));
+            // Whose accesses were never sampled keeps the time that was recorded.
+            if let Some(latency) = (0..usage.windows).find_map(near) {
+                memory[at] = pace.accesses * latency / pace.outstanding;
+            }
+        }
+        memory
+    }
+
+    /// By row: accesses that one sampled access stands for, by what its thread made in its window.
+    pub fn scales(&self) -> Vec<f64> {
+        let usage = self.usage;
+        let mut sampled = vec![0.0; usage.windows * usage.threads];
+        let at = |row: &Row| usize::from(row.window) * usage.threads + row.thread as usize;
+        usage.rows.iter().zip(&self.weight).for_each(|(row, weight)| sampled[at(row)] += weight);
+        let scale =
+            |row: &Row| if sampled[at(row)] > 0.0 { usage.paces[at(row)].accesses / sampled[at(row)] } else { 0.0 };
+        usage.rows.iter().map(scale).collect()
+    }
+}
+
+impl Sums {
+    fn part(&self, part: usize, row: u32) -> &[f64] {
+        let at = (part * self.rows + row as usize) * self.nodes;
+        &self.to[at..at + self.nodes]
+    }
+
+    fn all(&self, row: u32) -> Vec<f64> {
+        let mut all = vec![0.0; self.nodes];
+        for part in 0..PARTS {
+            all.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum += count);
+        }
+        all
+    }
+
+    fn writes_of(&self, row: u32) -> &[f64] {
+        &self.writes[row as usize * self.nodes..(row as usize + 1) * self.nodes]
+    }
+
+    /// A line's shares without one part of the samples; all of them where nothing else is left.
+    fn without(&self, part: usize, line: &Line) -> Vec<f64> {
+        let mut rest = self.all(line.row);
+        rest.iter_mut().zip(self.part(part, line.row)).for_each(|(sum, count)| *sum -= count);
+        let sum: f64 = rest.iter().sum();
+        if sum <= 1e-9 { line.shares.clone() } else { rest.iter().map(|count| (count / sum).max(0.0)).collect() }
+    }
+}

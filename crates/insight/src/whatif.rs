@@ -1,0 +1,344 @@
+//! What if: a recorded program with other homes for some of its objects. Priced as the findings' fixes are, by the same function: the same change has the same
+//! gain and interval. What comes of it is *predicted*.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_flows::{NameError, Named, Trace};
+use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::ObjectId;
+use numapilot_traffic::{Imbalance, Metrics, TrafficError};
+use serde::Serialize;
+
+use crate::context::Analysis;
+use crate::estimate::Estimate;
+use crate::facts::{PAGE_BYTES, Page, SiteFacts};
+use crate::fixes::{FixKind, Shop, Wish};
+use crate::patterns::{Interest, Scene, why_unpriced};
+use crate::price::Priced;
+use crate::usage::index_of;
+
+const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
+                     write processes=pin or threads=pin";
+
+/// One wish: some memory, and where it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// In words.
+    pub words: String,
+    about: About,
+    kind: FixKind,
+    /// Pages go to who touched them first, whatever the program asked for.
+    by_touch: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum About {
+    All,
+    Objects(Vec<Named>),
+    /// Threads or processes.
+    Nothing,
+}
+
+/// Why a wish cannot be read, or not be priced.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WhatIfError {
+    /// It is not of that form.
+    #[error("write OBJECT=WHERE, with WHERE one of {KNOWN}")]
+    Form,
+    /// There is no such place.
+    #[error("{0:?} is none of {KNOWN}")]
+    Where(String),
+    /// There is no such object.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The machine has no such memory.
+    #[error("{machine}: it has no node {node} with memory; those with memory are {those}")]
+    Node {
+        /// The machine's name.
+        machine: String,
+        /// What was asked for.
+        node: NodeId,
+        /// What there is.
+        those: String,
+    },
+    /// The recording cannot be priced.
+    #[error("{0}")]
+    Recording(String),
+    /// The machine cannot be modelled.
+    #[error("nothing has a price on this machine: {0}")]
+    Machine(#[from] TrafficError),
+}
+
+impl Ask {
+    /// Reads `OBJECT=WHERE`.
+    ///
+    /// # Errors
+    /// If it is of another form, or names what the trace does not have.
+    pub fn read(trace: &Trace, text: &str) -> Result<Ask, WhatIfError> {
+        let (name, place) = text.rsplit_once('=').ok_or(WhatIfError::Form)?;
+        let pin = |words: &str, kind| Ask { words: words.to_owned(), about: About::Nothing, kind, by_touch: false };
+        match (name, place) {
+            ("processes", "pin") => return Ok(pin("processes: each pinned to one node", FixKind::PinProcesses)),
+            ("threads", "pin") => {
+                return Ok(pin("threads that moved: each pinned to the node of its memory", FixKind::PinThreads));
+            }
+            _ => {}
+        }
+        let kind = kind_of(place).ok_or_else(|| WhatIfError::Where(place.to_owned()))?;
+        let about = if name == "*" { About::All } else { About::Objects(trace.objects_named(name)?) };
+        Ok(Ask { words: format!("{name}: {place}"), about, kind, by_touch: place == "first-touch" })
+    }
+
+    fn node(&self) -> Vec<NodeId> {
+        match &self.kind {
+            FixKind::AllocateOnNode(node) => vec![*node],
+            FixKind::WeightedInterleave(weights) => weights.iter().map(|(node, _)| *node).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn kind_of(place: &str) -> Option<FixKind> {
+    Some(match place {
+        "interleave" => FixKind::Interleave,
+        "replicate" => FixKind::Replicate,
+        "users" | "local" | "first-touch" => FixKind::FirstTouchByUsers,
+        "arenas" => FixKind::LocalArenas,
+        "hand-over" => FixKind::MigrateAtHandOver,
+        "near" => FixKind::NearTier,
+        "spread" => FixKind::SpreadHot,
+        "align" => FixKind::SplitOrAlign,
+        _ => match place.split_once(':')? {
+            ("bind", node) => FixKind::AllocateOnNode(NodeId(node.parse().ok()?)),
+            ("weights", list) => {
+                let one = |text: &str| {
+                    let (node, weight) = text.split_once('*')?;
+                    Some((NodeId(node.parse().ok()?), weight.parse().ok().filter(|weight| *weight > 0)?))
+                };
+                FixKind::WeightedInterleave(list.split('+').map(one).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        },
+    })
+}
+
+/// How a fix is asked for, behind `OBJECT=`; `None`: as nothing that can be asked for memory.
+#[must_use]
+pub fn place_of(kind: &FixKind) -> Option<String> {
+    Some(match kind {
+        FixKind::AllocateOnNode(node) => format!("bind:{}", node.0),
+        FixKind::FirstTouchByUsers | FixKind::ParallelFirstTouch => "users".to_owned(),
+        FixKind::MigrateAtHandOver => "hand-over".to_owned(),
+        FixKind::Interleave | FixKind::InterleaveAll => "interleave".to_owned(),
+        FixKind::WeightedInterleave(weights) => {
+            let one = |(node, weight): &(NodeId, u32)| format!("{}*{weight}", node.0);
+            format!("weights:{}", weights.iter().map(one).collect::<Vec<_>>().join("+"))
+        }
+        FixKind::Replicate => "replicate".to_owned(),
+        FixKind::LocalArenas => "arenas".to_owned(),
+        FixKind::SpreadHot => "spread".to_owned(),
+        FixKind::SplitOrAlign => "align".to_owned(),
+        FixKind::NearTier => "near".to_owned(),
+        FixKind::PinThreads | FixKind::PinProcesses => return None,
+    })
+}
+
+/// How a fix is asked for, in full: one wish a site.
+#[must_use]
+pub fn asked(fix: &crate::Fix) -> Vec<String> {
+    match (&fix.kind, place_of(&fix.kind)) {
+        (FixKind::PinThreads, _) => vec!["threads=pin".to_owned()],
+        (FixKind::PinProcesses, _) => vec!["processes=pin".to_owned()],
+        (_, Some(place)) if fix.sites.is_empty() => vec![format!("*={place}")],
+        (_, place) => {
+            let place = place.unwrap_or_default();
+            fix.sites.iter().map(|site| format!("S{}={place}", site.0)).collect()
+        }
+    }
+}
+
+/// What a run is like. Shares and times are those of the model, under load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outlook {
+    /// Predicted run time, ns.
+    pub run_time_ns: f64,
+    /// Its memory traffic.
+    pub total: Traffic,
+}
+
+/// Traffic of a whole run. Nodes are in the machine's order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Memory accesses by accessing node (row) and answering node (column).
+    pub accesses: Vec<Vec<f64>>,
+    /// Mean utilisation of each node's memory controller; `None` on nodes without memory.
+    pub controllers: Vec<Option<f64>>,
+    /// Mean utilisation of each link.
+    pub links: Vec<f64>,
+    /// The metrics that follow from these.
+    pub metrics: Metrics,
+}
+
+/// What is predicted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The program as it was recorded.
+    pub now: Outlook,
+    /// The program as it would be.
+    pub then: Outlook,
+    /// How much faster, as a share of the new run time: 1 is twice as fast.
+    pub gain: Estimate,
+    /// Further bytes of memory that it needs.
+    pub more_bytes: u64,
+    /// Each wish in words, and the bytes of memory that it is about, where these are known.
+    pub set: Vec<(String, Option<u64>)>,
+}
+
+impl Analysis<'_> {
+    /// What wishes would gain on `machine`, on which the recording was made. Of two that concern the same memory, the later one counts.
+    ///
+    /// # Errors
+    /// If the recording has no prices, or the machine cannot do it.
+    pub fn what_if(&self, machine: &Machine, asks: &[Ask]) -> Result<Answer, WhatIfError> {
+        let sums = self.sum();
+        if sums.all.samples == 0 {
+            let why = "it holds no memory accesses, so nothing can be predicted; record with `--engine instrument`";
+            return Err(WhatIfError::Recording(why.to_owned()));
+        }
+        if let Some(why) = why_unpriced(self, &sums) {
+            return Err(WhatIfError::Recording(why.join(" ")));
+        }
+        asks.iter().try_for_each(|ask| check(machine, ask))?;
+        let (interest, groups) = self.interest(machine, asks);
+        let scene = Scene::new(self, machine, &interest)?;
+        let shop = Shop::new(&scene)?;
+        let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
+        let wishes: Vec<Wish> = asks.iter().zip(&groups).map(|(ask, groups)| wish(ask, groups, &facts)).collect();
+        let then = shop.then(&wishes.iter().collect::<Vec<_>>())?;
+        let bytes = |(ask, wish): (&Ask, &Wish)| (ask.about != About::Nothing).then(|| wish.live_bytes());
+        Ok(Answer {
+            now: outlook(machine, shop.now()),
+            then: outlook(machine, &then),
+            gain: shop.gain(&then),
+            more_bytes: wishes.iter().map(|wish| wish.fix(&scene, Estimate::default()).more_bytes).sum(),
+            set: asks.iter().zip(&wishes).map(|both| (both.0.words.clone(), bytes(both))).collect(),
+        })
+    }
+
+    /// What is to be looked at closely for these wishes, and the groups of each.
+    fn interest(&self, machine: &Machine, asks: &[Ask]) -> (Interest, Vec<Vec<u32>>) {
+        let trace = self.trace();
+        let sites = trace.sites().len() as u32;
+        let mut apart: Vec<ObjectId> = Vec::new();
+        for named in asks.iter().flat_map(|ask| if let About::Objects(list) = &ask.about { &list[..] } else { &[] }) {
+            if let Named::Object(object) = named
+                && !apart.contains(object)
+            {
+                apart.push(*object);
+            }
+        }
+        let place = |object: &ObjectId| apart.iter().position(|known| known == object).unwrap_or(0) as u32;
+        let of_named = |named: &Named| match named {
+            // Instances that are asked for by themselves are part of their site, too.
+            Named::Site(site) => {
+                let own = apart.iter().filter(|object| trace.object(**object).is_some_and(|o| o.site == *site));
+                std::iter::once(site.0).chain(own.map(|object| sites + 1 + place(object))).collect()
+            }
+            Named::Object(object) => vec![sites + 1 + place(object)],
+        };
+        let groups: Vec<Vec<u32>> = asks
+            .iter()
+            .map(|ask| match &ask.about {
+                About::All => (0..sites).chain(sites + 1..sites + 1 + apart.len() as u32).collect(),
+                About::Objects(list) => list.iter().flat_map(of_named).collect(),
+                About::Nothing => Vec::new(),
+            })
+            .collect();
+        let mut interest = Interest { apart: apart.clone(), ..Interest::default() };
+        for (ask, groups) in asks.iter().zip(&groups) {
+            interest.groups.extend(groups);
+            if ask.by_touch {
+                interest.by_touch.groups.extend(groups);
+            }
+        }
+        if !interest.by_touch.groups.is_empty() {
+            interest.by_touch.touchers = touchers(trace, machine);
+        }
+        (interest, groups)
+    }
+}
+
+fn wish<'f>(ask: &Ask, groups: &[u32], facts: &impl Fn(u32) -> Option<&'f SiteFacts>) -> Wish {
+    let facts: Vec<&SiteFacts> = groups.iter().filter_map(|&group| facts(group)).collect();
+    match (&ask.about, &ask.kind) {
+        (About::Nothing, FixKind::PinThreads) => Wish::of_threads(),
+        (About::Nothing, _) => Wish::of_processes(),
+        (About::All, kind) => Wish::of_all_groups(kind.clone(), &facts),
+        (About::Objects(_), kind) => Wish::of_groups(kind.clone(), &facts),
+    }
+}
+
+fn check(machine: &Machine, ask: &Ask) -> Result<(), WhatIfError> {
+    let with_memory: Vec<NodeId> =
+        machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
+    match ask.node().into_iter().find(|node| !with_memory.contains(node)) {
+        None => Ok(()),
+        Some(node) => {
+            let those = with_memory.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            Err(WhatIfError::Node { machine: machine.name().to_owned(), node, those })
+        }
+    }
+}
+
+/// Node of the thread that touched each page first.
+fn touchers(trace: &Trace, machine: &Machine) -> HashMap<Page, u16> {
+    let mut touchers: HashMap<Page, u16> = HashMap::new();
+    let mut node_of: BTreeMap<u32, Option<u16>> = BTreeMap::new();
+    for placement in trace.placements().iter().filter(|placement| placement.cause.is_first()) {
+        let thread = trace.thread(placement.thread);
+        let node = *node_of
+            .entry(placement.thread.0)
+            .or_insert_with(|| index_of(machine, thread.and_then(|thread| thread.node)));
+        let process = thread.map_or(0, |thread| thread.process.0);
+        let first = placement.address.0 / PAGE_BYTES;
+        for page in first..first + u64::from(placement.pages) {
+            node.map(|node| *touchers.entry((process, page)).or_insert(node));
+        }
+    }
+    touchers
+}
+
+fn outlook(machine: &Machine, priced: &Priced) -> Outlook {
+    let nodes = machine.nodes();
+    let lasted_ns: f64 = priced.windows.iter().map(|window| window.lasted_ns).sum();
+    let mean = |station: usize| {
+        let busy =
+            |window: &crate::price::Window| window.stations.get(station).copied().unwrap_or(0.0) * window.lasted_ns;
+        priced.windows.iter().map(busy).sum::<f64>() / lasted_ns.max(1.0)
+    };
+    let mut next = 0;
+    let mut controllers = Vec::new();
+    for node in nodes {
+        controllers.push(node.has_memory().then(|| mean(next)));
+        next += usize::from(node.has_memory());
+    }
+    let links: Vec<f64> = (0..machine.links().len()).map(|link| mean(next + link)).collect();
+    let served = |to: usize| priced.accesses.iter().map(|row| row[to]).sum::<f64>();
+    let loads: Vec<f64> = (0..nodes.len()).filter(|&to| nodes[to].has_memory()).map(served).collect();
+    let all: f64 = priced.accesses.iter().flatten().sum();
+    let of_all = |sum: f64| (all > 0.0).then(|| sum / all);
+    let latency_ns = of_all(priced.latency_ns);
+    let metrics = Metrics {
+        local_access_ratio: of_all((0..nodes.len()).map(|node| priced.accesses[node][node]).sum()),
+        memory_latency_ns: latency_ns,
+        memory_latency_cycles: latency_ns.zip(machine.clock_mhz()).map(|(ns, mhz)| ns * mhz / 1000.0),
+        controller_imbalance: Imbalance::of(&loads),
+        interconnect_usage: (!links.is_empty()).then(|| links.iter().sum::<f64>() / links.len() as f64),
+        interconnect_imbalance: Imbalance::of(&links),
+        l3_mpki: None,
+        ipc: None,
+    };
+    let total = Traffic { accesses: priced.accesses.clone(), controllers, links, metrics };
+    Outlook { run_time_ns: priced.run_ns, total }
+}
