@@ -42,8 +42,7 @@ for process, by_node in sorted(nodes.items()):
     if len(by_node) > 1:
         print(f"  process {row_of.number} (pid {row_of.pid}): remote accesses from nodes {', '.join(map(str, sorted(by_node)))}")
 
-# %% So what is found, and what would it gain to keep each process on one node? (The fix is priced by the traffic model. `whatif` replays the recording,
-# waits and all, and waits on sockets are not in it.)
+# %% So what is found, and what would it gain to keep each process on one node?
 findings = trace.findings()
 for finding in findings["findings"]:
     if finding["pattern"] == "process-wide-sharing":

@@ -50,6 +50,8 @@ pub(crate) struct Course {
     pub worked_ns: Vec<f64>,
     /// Waits of which nobody can tell what ended them, where nothing else could go on.
     pub let_go: u64,
+    /// Whether threads are taken to meet at the end of each window.
+    meets: bool,
 }
 
 /// What came of a walk.
@@ -75,6 +77,9 @@ impl Course {
             process_of,
             worked_ns: vec![0.0; windows * threads],
             let_go: 0,
+            // Samples of a processor tell of no waits. Threads that share data wait for each other somewhere, as in loops; that none ever does would make
+            // nothing of a gain that is spread over them.
+            meets: trace.waits().is_empty(),
         };
         let lives = dependences.lives.iter().zip(&dependences.orders);
         let pieces: Vec<Vec<Piece>> =
@@ -166,8 +171,18 @@ impl Course {
         let mut complete = vec![0.0_f64; self.events];
         let mut late = Late::new(self);
         let mut walked = Walked { end_ns: 0.0, done_ns: vec![0.0; self.windows] };
+        let mut present = 0;
         for step in &self.steps {
             let thread = step.thread as usize;
+            match step.doing {
+                // All work of a window comes before that of the next: it ends with the recording's time.
+                Doing::Work { window, .. } if self.meets && window > present => {
+                    present = window;
+                    let latest = now.iter().copied().fold(0.0, f64::max);
+                    now.iter_mut().filter(|now| **now > 0.0).for_each(|now| *now = latest);
+                }
+                _ => {}
+            }
             let now = &mut now[thread];
             match step.doing {
                 Doing::Work { window, share } => {

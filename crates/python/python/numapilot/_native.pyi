@@ -139,8 +139,9 @@ class Trace:
     def whatif(
         self, homes: dict[str, str], *, machine: Machine | None = None, seed: int = 1, progress: Progress = None
     ) -> Document:
-        """What other homes for some objects would gain: `whatif({"block": "interleave"})`. Predicted. Homes: interleave, bind:N, replicate, users, local,
-        first-touch; {"processes": "pin"} pins each process to a node. `progress`: a function of the share that is done, or True for text on stderr."""
+        """What other homes for some objects would gain: `whatif({"block": "interleave"})`. Predicted, as findings are. Homes: interleave,
+        weights:0*3+1*1, bind:N, replicate, users, local, arenas, first-touch, hand-over, near, spread, align; {"processes": "pin"} and {"threads": "pin"}.
+        On another `machine` it is simulated, with this seed. `progress`: a function of the share that is done, or True for text on stderr."""
     def picture(self, view: View = "traffic", *, object: str | None = None, **filter: Unpack[Where]) -> Picture:
         """A picture of the report."""
     def _repr_html_(self) -> str: ...

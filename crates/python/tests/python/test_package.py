@@ -98,7 +98,10 @@ def test_the_report_and_what_is_predicted(mg):
     found = mg.whatif({"*": "interleave"}, progress=steps.append)
     assert found["predicted"] is True and found["gain_margin"] >= 0
     assert found["gain"] == pytest.approx(found["now"]["run_time_ns"] / found["then"]["run_time_ns"] - 1)
-    assert sorted(steps) == pytest.approx([step / 6 for step in range(1, 7)])
+    assert steps == [1.0]
+    steps.clear()
+    elsewhere = mg.whatif({"*": "interleave"}, machine=mg.machine, progress=steps.append)
+    assert sorted(steps) == pytest.approx([step / 6 for step in range(1, 7)]) and "Simulated" in elsewhere["notes"][0]
     assert "predicted" in str(found)
 
 

@@ -1,0 +1,101 @@
+//! What counts for the run time and what does not, in a made-up program: main starts two threads and joins both; `short` uses an object on another node,
+//! `long` works on its own node for longer.
+
+use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait};
+use numapilot_insight::Analysis;
+use numapilot_insight::whatif::Ask;
+use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
+
+const MS: u64 = 1_000_000;
+
+/// `lengths`: how long each thread works, ms; thread 1 uses object 0 (remote), thread 2 object 1 (local).
+fn program(lengths: [u64; 2]) -> Trace {
+    let end = lengths.into_iter().max().expect("two") * MS;
+    let mut tables = Tables { end: TimeNs(end), ..Tables::default() };
+    tables.processes.push(Process { end: Some(TimeNs(end)), ..Process::default() });
+    let thread = |index: u32, node: u16, ends: u64| Thread {
+        index: ThreadIndex(index),
+        node: Some(NodeId(node)),
+        parent: (index > 0).then_some(ThreadIndex(0)),
+        end: Some(TimeNs(ends)),
+        ..Thread::default()
+    };
+    tables.threads = vec![thread(0, 0, end), thread(1, 1, lengths[0] * MS), thread(2, 2, lengths[1] * MS)];
+    for (index, length) in lengths.into_iter().enumerate() {
+        let wait = Wait {
+            thread: ThreadIndex(0),
+            kind: "join".into(),
+            object: index as u64 + 1,
+            began: TimeNs(if index == 0 { 0 } else { lengths[0].min(lengths[1]) * MS }),
+            ended: TimeNs(length * MS),
+        };
+        tables.waits.push(wait);
+        let name = ["remote", "local"][index];
+        tables.sites.push(Site { kind: ObjectKind::Heap, name: name.into(), ..Site::default() });
+        let address = VirtAddr(0x7000_0000_0000 + index as u64 * 0x1000_0000);
+        tables.objects.push(Object {
+            id: ObjectId(index as u32),
+            site: SiteId(index as u32),
+            process: ProcessIndex(0),
+            address,
+            bytes: 64 << 12,
+            thread: Some(ThreadIndex(index as u32 + 1)),
+            node: Some(NodeId(index as u16 + 1)),
+            ..Object::default()
+        });
+        let samples = 4000;
+        for sample in 0..samples {
+            let mut access = AccessRef::at(address.0 + (sample * 7919) % (64 << 12) / 64 * 64);
+            access.time = TimeNs(sample * length * MS / samples);
+            access.thread = ThreadIndex(index as u32 + 1);
+            access.object = Some(ObjectId(index as u32));
+            access.node = Some(NodeId(index as u16 + 1));
+            access.home = Some(NodeId(if index == 0 { 3 } else { 2 }));
+            access.weight = (length * 1500 / samples) as u32;
+            tables.accesses.push(&access);
+        }
+    }
+    Trace::from_tables(tables)
+}
+
+fn gain(trace: &Trace, set: &str) -> (f64, f64) {
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let analysis = Analysis::on(trace, Some(&machine), Filter::default());
+    let answer = analysis.what_if(&machine, &[Ask::read(trace, set).expect("a wish")]).expect("an answer");
+    (answer.gain.value, answer.now.run_time_ns)
+}
+
+#[test]
+fn what_is_gained_where_others_are_waited_for_is_no_gain() {
+    let (off_the_path, run_ns) = gain(&program([50, 200]), "remote=users");
+    assert!((run_ns / 200e6 - 1.0).abs() < 0.1, "{run_ns} ns");
+    assert!(off_the_path.abs() < 0.002, "{off_the_path}");
+    let (on_the_path, _) = gain(&program([200, 50]), "remote=users");
+    assert!(on_the_path > 0.03, "{on_the_path}");
+    // As long as it takes until the other thread is the one that is waited for.
+    let (half, _) = gain(&program([204, 200]), "remote=users");
+    assert!(half > 0.0 && half < 0.5 * on_the_path, "{half} of {on_the_path}");
+}
+
+#[test]
+fn the_later_of_two_wishes_counts_and_nothing_asked_changes_nothing() {
+    let trace = program([200, 50]);
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+    let ask = |text: &str| Ask::read(&trace, text).expect("a wish");
+    let answer = |asks: &[Ask]| analysis.what_if(&machine, asks).expect("an answer");
+    let nothing = answer(&[]);
+    assert_eq!((nothing.gain.value, nothing.now.run_time_ns), (0.0, nothing.then.run_time_ns));
+    let both = answer(&[ask("remote=bind:3"), ask("S0=users")]);
+    assert_eq!(both.then, answer(&[ask("remote=users")]).then);
+    // An instance that is asked for by its number is the whole of this site.
+    assert_eq!(answer(&[ask("0=interleave")]).gain, answer(&[ask("remote=interleave")]).gain);
+    for (text, why) in [("remote=bind:9", "no node 9"), ("remote=weights:9*1", "no node 9")] {
+        let error = analysis.what_if(&machine, &[ask(text)]).expect_err("refused");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    for text in ["remote", "remote=nowhere", "remote=weights:1*0", "nothing=users", "remote=bind:x"] {
+        assert!(Ask::read(&trace, text).is_err(), "{text}");
+    }
+}
