@@ -501,8 +501,8 @@ Examples:
   numapilot whatif app.numatrace --machine memprof-c --set 'block=users' --json
   numapilot whatif app.numatrace --set 'processes=pin'                   each process on one node
 
-Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, by the function that prices the findings of `report`; with --machine
-it is simulated there (docs/simulator.md).")]
+Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, by the function that prices the findings of
+`report`; with --machine it is simulated there (docs/simulator.md).")]
 pub struct WhatifArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]

@@ -7,11 +7,13 @@
 //! gained where others are waited for is no gain. `docs/patterns.md`, "Prices", has the equations and how far they are from the simulator's results.
 
 pub(crate) mod course;
+mod shrink;
 
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
 use self::course::Walked;
+use self::shrink::Threads;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 
@@ -80,14 +82,13 @@ pub(crate) struct Pricer<'a> {
 
 /// Sums of a change, laid out for the windows.
 struct Sums {
-    /// `[(part * rows + row) * nodes + to]`.
+    /// `[(part * rows + row) * 2 * nodes + to]`: reads by answering node, then writes.
     to: Vec<f64>,
-    /// `[row * nodes + to]`, of all parts.
-    writes: Vec<f64>,
     /// Of each row.
     gone: Vec<f64>,
     rows: usize,
-    nodes: usize,
+    /// Twice the nodes.
+    width: usize,
 }
 
 /// A row with a change.
@@ -98,8 +99,8 @@ struct Line {
     /// Its part of what its thread accesses in the window, and of this, what is not gone.
     part: f64,
     left: f64,
+    /// Of reads by answering node, then of writes.
     shares: Vec<f64>,
-    writes: Vec<f64>,
 }
 
 /// Latencies and loads, window by window.
@@ -129,7 +130,9 @@ impl<'a> Pricer<'a> {
     pub fn price(&self, change: &Change<'_>) -> Result<Priced, TrafficError> {
         let usage = self.usage;
         let sums = self.sums(change);
-        let lines: Vec<Vec<Line>> = (0..usage.windows).map(|window| self.lines(window, change, &sums)).collect();
+        let threads = Threads::of(self, |row| sums.all(row));
+        let lines: Vec<Vec<Line>> =
+            (0..usage.windows).map(|window| self.lines(window, change, &sums, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
         let mut solver = Solver::default();
@@ -161,7 +164,9 @@ impl<'a> Pricer<'a> {
         let run_ns = change.extra_ns + walked.end_ns;
         let mut parts_ns = [run_ns; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
-            let memory = self.memory_ns(&lines, &windows, |line| sums.without(part, line));
+            let threads = Threads::of(self, |row| sums.without(part, row));
+            let memory =
+                self.memory_ns(&lines, &windows, |line| threads.shares(line.thread, &sums.without(part, line.row)));
             *ns = change.extra_ns + self.walk(&memory, moves_threads.then_some((&lines, &busy))).end_ns;
         }
         let busy_ns: f64 = busy.iter().sum();
@@ -201,20 +206,12 @@ impl<'a> Pricer<'a> {
 
     fn sums(&self, change: &Change<'_>) -> Sums {
         let (rows, nodes) = (self.usage.rows.len(), self.usage.nodes);
-        let mut sums = Sums {
-            to: vec![0.0; PARTS * rows * nodes],
-            writes: vec![0.0; rows * nodes],
-            gone: vec![0.0; rows],
-            rows,
-            nodes,
-        };
+        let width = 2 * nodes;
+        let mut sums = Sums { to: vec![0.0; PARTS * rows * width], gone: vec![0.0; rows], rows, width };
         for (cell, count) in &self.usage.cells {
             let row = cell.row as usize;
-            let part = usize::from(cell.part) * rows;
-            let mut add = |node: usize, count: f64| {
-                sums.to[(part + row) * nodes + node] += count;
-                sums.writes[row * nodes + node] += if cell.flags & WRITE != 0 { count } else { 0.0 };
-            };
+            let first = (usize::from(cell.part) * rows + row) * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
+            let mut add = |node: usize, count: f64| sums.to[first + node] += count;
             match (change.to)(cell) {
                 To::Node(NONE) => {}
                 To::Node(node) => add(usize::from(node), *count),
@@ -236,6 +233,7 @@ impl<'a> Pricer<'a> {
             for line in lines {
                 let made = usage.paces[at * usage.threads + line.thread].accesses * line.part * line.left;
                 for (to, share) in line.shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                    let to = to % usage.nodes;
                     accesses[line.from][to] += made * share;
                     latency_ns += made * share * window.path_ns[line.from][to];
                 }
@@ -245,7 +243,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// The rows of a window that access memory, with what they do.
-    fn lines(&self, window: usize, change: &Change<'_>, sums: &Sums) -> Vec<Line> {
+    fn lines(&self, window: usize, change: &Change<'_>, sums: &Sums, threads: &Threads) -> Vec<Line> {
         let usage = self.usage;
         let mut of_thread = vec![0.0; usage.threads];
         for &row in &self.rows_of[window] {
@@ -264,8 +262,7 @@ impl<'a> Pricer<'a> {
                 from: usize::from((change.seat)(place)),
                 part: weight / of_thread[thread],
                 left: 1.0 - gone / weight,
-                shares: all.iter().map(|count| count / known.max(1e-9)).collect(),
-                writes: sums.writes_of(row).iter().map(|count| count / known.max(1e-9)).collect(),
+                shares: threads.shares(thread, &all),
             })
         };
         self.rows_of[window].iter().filter_map(line).collect()
@@ -296,8 +293,8 @@ impl<'a> Pricer<'a> {
             class.outstanding += accesses * pace.outstanding;
             class.think_ns += pace.own_ns * line.part;
             for to in 0..nodes {
-                class.writes[to] += accesses * line.writes[to];
-                class.reads[to] += accesses * (line.shares[to] - line.writes[to]).max(0.0);
+                class.reads[to] += accesses * line.shares[to];
+                class.writes[to] += accesses * line.shares[nodes + to];
             }
         }
         let mut load = Load::default();
@@ -319,8 +316,9 @@ impl<'a> Pricer<'a> {
         for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
             for line in lines {
                 let path = &windows[window].path_ns[line.from];
-                let of_one =
-                    shares(line).iter().zip(path).filter(|(share, _)| **share > 0.0).map(|(s, ns)| s * ns).sum::<f64>();
+                let shares = shares(line);
+                let used = shares.iter().zip(path.iter().cycle()).filter(|(share, _)| **share > 0.0);
+                let of_one = used.map(|(share, ns)| share * ns).sum::<f64>();
                 *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
             }
         }
@@ -351,27 +349,22 @@ impl<'a> Pricer<'a> {
 
 impl Sums {
     fn part(&self, part: usize, row: u32) -> &[f64] {
-        let at = (part * self.rows + row as usize) * self.nodes;
-        &self.to[at..at + self.nodes]
+        let at = (part * self.rows + row as usize) * self.width;
+        &self.to[at..at + self.width]
     }
 
     fn all(&self, row: u32) -> Vec<f64> {
-        let mut all = vec![0.0; self.nodes];
+        let mut all = vec![0.0; self.width];
         for part in 0..PARTS {
             all.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum += count);
         }
         all
     }
 
-    fn writes_of(&self, row: u32) -> &[f64] {
-        &self.writes[row as usize * self.nodes..(row as usize + 1) * self.nodes]
-    }
-
-    /// A line's shares without one part of the samples; all of them where nothing else is left.
-    fn without(&self, part: usize, line: &Line) -> Vec<f64> {
-        let mut rest = self.all(line.row);
-        rest.iter_mut().zip(self.part(part, line.row)).for_each(|(sum, count)| *sum -= count);
-        let sum: f64 = rest.iter().sum();
-        if sum <= 1e-9 { line.shares.clone() } else { rest.iter().map(|count| (count / sum).max(0.0)).collect() }
+    /// A row's accesses by answering node without one part of the samples.
+    fn without(&self, part: usize, row: u32) -> Vec<f64> {
+        let mut rest = self.all(row);
+        rest.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum = (*sum - count).max(0.0));
+        rest
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct Usage {
     /// `[window * threads + thread]`.
     pub paces: Vec<Pace>,
     pub course: Course,
+    /// Accesses that one sample stands for, on average.
+    pub sample_weight: f64,
     /// Instances that are a group of their own.
     own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
@@ -96,19 +98,23 @@ impl Usage {
             cells: Vec::new(),
             paces: Vec::new(),
             course: Course::of(trace, window_ns, windows),
+            sample_weight: 1.0,
             own_group: apart.iter().zip(trace.sites().len() as u32 + 1..).map(|(id, group)| (*id, group)).collect(),
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
         let mut sampled = vec![0.0; usage.windows * usage.threads];
+        let mut samples = 0_u64;
         for access in analysis.accesses() {
             let Some(from) = index_of(machine, access.node) else { continue };
+            samples += 1;
             let row = usage.row(&access, from);
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
             let window = usize::from(usage.rows[row as usize].window);
             sampled[window * usage.threads + access.thread.0 as usize] += f64::from(access.weight);
         }
+        usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         usage.paces = pace::paces(trace, machine, &usage, &sampled);
