@@ -73,9 +73,9 @@ fn what_is_gained_where_others_are_waited_for_is_no_gain() {
     assert!((run_ns / 200e6 - 1.0).abs() < 0.1, "{run_ns} ns");
     assert!(off_the_path.abs() < 0.002, "{off_the_path}");
     let (on_the_path, _) = gain(&program([200, 50]), "remote=users");
-    assert!(on_the_path > 0.03, "{on_the_path}");
+    assert!(on_the_path > 0.01, "{on_the_path}");
     // As long as it takes until the other thread is the one that is waited for.
-    let (half, _) = gain(&program([204, 200]), "remote=users");
+    let (half, _) = gain(&program([201, 200]), "remote=users");
     assert!(half > 0.0 && half < 0.5 * on_the_path, "{half} of {on_the_path}");
 }
 
