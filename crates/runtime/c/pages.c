@@ -9,11 +9,18 @@
  * which pages have been taken back unseen, inside the C library.
  *
  * NP_REC_PLACE is held back while the same thread goes on placing the next page on the same node: one record per run. */
+#define _GNU_SOURCE
 #include "memsim.h"
 #include "track.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* memory.c: zeroed memory of our own, by system calls that nobody records. */
 NP_HIDDEN void *np_pages_new(size_t bytes);
@@ -156,12 +163,43 @@ static uint32_t choose(struct np_slot *slot, const struct np_toucher *toucher, u
     return nearest_with_memory(toucher->node);
 }
 
-/* Gives the page the home that `slot` as its first toucher causes, unless somebody else is faster. */
-static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
+static long own_faults(void) {
+    struct rusage usage;
+    return NP_SYS2(SYS_getrusage, RUSAGE_THREAD, &usage) == 0 ? usage.ru_minflt + usage.ru_majflt : -1;
+}
+
+/* Has the kernel put memory behind the page now, as the write that follows would. Until that comes, the thread may wait (for others' clocks, for room in its
+ * ring), and whoever wrote to the page meanwhile would get it. By advice: memory that may not be accessed is left to the access, whose signal is the
+ * program's own. Kernels before 5.14 do not know it, and the gap stays. False: there was memory already, as the thread's count of faults says. */
+static bool populate(uint64_t page) {
+    long before = own_faults();
+    long result = NP_SYS3(SYS_madvise, page << NP_PAGE_SHIFT, 1ul << NP_PAGE_SHIFT, MADV_POPULATE_WRITE);
+    return result != 0 || before < 0 || own_faults() != before;
+}
+
+/* Another thread's access came after the question and before `populate`: the page is its, and its fault is a plain one, of which the kernel told the recorder.
+ * Nobody else has populated the page, as only who gives it its home does. */
+static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *byte, uint32_t node, uint8_t policy) {
+    struct np_toucher toucher;
+    uint32_t cause = NP_PLACED_UNKNOWN, now = NP_HOME_UNKNOWN;
+    bool is_known = np_toucher_of(slot, page, &toucher);
+    if (is_known) now = choose(slot, &toucher, page, policy, &cause);
+    uint8_t seen = (uint8_t)(node + BYTE_HOME), value = is_known ? (uint8_t)(now + BYTE_HOME) : BYTE_UNKNOWN;
+    /* Moved or given back meanwhile: that holds. */
+    if (!__atomic_compare_exchange_n(byte, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return is_home(seen) ? (uint32_t)seen - BYTE_HOME : node;
+    place_by(slot, page, is_known ? now : slot->node, cause, is_known ? toucher.thread_index : slot->thread_index);
+    return now;
+}
+
+/* Gives the page the home that `slot` as its first toucher causes, unless somebody else is faster. `is_next`: by a write to fresh memory, which follows. */
+static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, bool is_next) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
-    uint32_t cause, node = choose(slot, &toucher, page, unread_byte(seen), &cause);
+    uint8_t policy = unread_byte(seen);
+    uint32_t cause, node = choose(slot, &toucher, page, policy, &cause);
     while (!__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         if (is_home(seen)) return (uint32_t)seen - BYTE_HOME;
+    bool depends_on_toucher = policy < BYTE_POLICY || policy == BYTE_LOCAL;
+    if (is_next && depends_on_toucher && np_load(np_sim.concurrent) && !populate(page)) return overtaken(slot, page, byte, node, policy);
     place(slot, page, node, cause);
     return node;
 }
@@ -207,6 +245,7 @@ static NP_COLD uint32_t unseen(struct np_slot *slot, uint64_t page, uint8_t *byt
 
 /* An access to a page without a home that we know of. */
 static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, uint32_t write) {
+    bool is_next = false;
 #ifdef NP_PLUGIN
     /* The access has happened: a write is the first as far as anybody knows, a read finds what there is. */
     enum np_backing backing;
@@ -219,8 +258,9 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     if (backing == NP_BACKING_PAGE) return unseen(slot, page, byte, seen);
     if (!write && backing == NP_BACKING_ZERO) return read_of_nothing(byte, seen);
     if (!write && backing == NP_BACKING_NONE && np_reads_zero_page(slot, page << NP_PAGE_SHIFT)) return read_of_nothing(byte, seen);
+    is_next = write && backing != NP_BACKING_FILE; /* what files and others have there is not fresh */
 #endif
-    return touch(slot, page, byte, seen);
+    return touch(slot, page, byte, seen, is_next);
 }
 
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
@@ -240,7 +280,7 @@ void np_pages_touched(struct np_slot *slot, uintptr_t address, size_t bytes) {
         uint8_t *byte = byte_of(page, true);
         if (byte == NULL) return;
         uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
-        if (!is_home(seen) && seen != BYTE_UNKNOWN) touch(slot, page, byte, seen);
+        if (!is_home(seen) && seen != BYTE_UNKNOWN) touch(slot, page, byte, seen, false);
     }
 }
 
@@ -256,7 +296,7 @@ static void take_alone(struct np_slot *slot, uint64_t page, uint32_t pages) {
     for (uint32_t i = 0; i < known; i++) {
         uint8_t *byte = backings[i] == NP_BACKING_PAGE ? byte_of(page + i, true) : NULL;
         uint8_t seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_HOME;
-        if (!is_home(seen)) touch(slot, page + i, byte, seen);
+        if (!is_home(seen)) touch(slot, page + i, byte, seen, false);
     }
 }
 
@@ -405,7 +445,7 @@ void np_pages_frontier(struct np_slot *slot, uintptr_t address) {
     if (seen != 0 && !is_policy(seen)) return;
     long result = np_resident(page, 2, resident);
     if (result == -ENOMEM && np_resident(page, 1, resident) == 0) result = resident[1] = 0; /* the last page of a mapping */
-    if (result == 0 && (resident[0] & 1) && !(resident[1] & 1)) touch(slot, page, byte, seen);
+    if (result == 0 && (resident[0] & 1) && !(resident[1] & 1)) touch(slot, page, byte, seen, false);
 }
 
 /* The page has a home, or was read, and is gone. */

@@ -121,3 +121,17 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
         "this recorder reads no page faults: unknown, and not guessed"
     );
 }
+
+#[test]
+fn who_is_about_to_touch_a_page_first_gets_it_even_if_another_thread_writes_before_that() {
+    let outcome = Homes::new().run(&["told"]);
+    // The page of the file has had a home since main read it.
+    assert_eq!(homes(&outcome, "homes"), ([1, 2, 0, 0], 0));
+    assert_eq!(outcome.number("told", "faults"), 1, "only the page of the file was still to be had by the writer");
+}
+
+#[test]
+fn a_page_that_another_thread_took_while_this_one_asked_is_not_this_ones() {
+    let outcome = Homes::new().run(&["overtaken"]);
+    assert_eq!(homes(&outcome, "homes"), ([0; 4], 1), "this recorder reads no page faults: unknown, and not guessed");
+}

@@ -2,13 +2,22 @@
  * move_pages answers. ../homes.rs has what must come out. Compiled with call-outs; main runs on node 0, the k-th thread that it makes on node k % 4. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define PAGE 4096ul
@@ -231,6 +240,97 @@ static void unseen(void) {
     printf("sum %ld\n", sum);
 }
 
+void __tsan_write8(void *);
+
+#define TOLD 4ul /* a page that nobody touched; the zero page; of a file, unwritten; one that may not be accessed */
+
+/* The call-outs of writes whose accesses come later, as in a thread that waits in between. */
+static void *tell(void *block) {
+    for (size_t i = 0; i < TOLD; i++) __tsan_write8((char *)block + i * PAGE);
+    return NULL;
+}
+
+static long own_faults(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt + usage.ru_majflt;
+}
+
+/* Faults of the calling thread at its writes to all but the last. */
+__attribute__((no_sanitize_thread)) static long faults_of_writes(volatile char *block) {
+    long before = own_faults();
+    for (size_t i = 0; i + 1 < TOLD; i++) block[i * PAGE + 512] = 1;
+    return own_faults() - before;
+}
+
+/* A thread says that it is about to write, and main writes before it does. */
+static void told(void) {
+    char *block = mmap(NULL, TOLD * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FILE *file = tmpfile();
+    if (file == NULL || ftruncate(fileno(file), PAGE) != 0) exit(7);
+    mmap(block + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fileno(file), 0);
+    mprotect(block + 3 * PAGE, PAGE, PROT_NONE);
+    volatile char *read = block;
+    long sum = read[PAGE] + read[2 * PAGE] + own_faults();
+    run(tell, block);
+    printf("told faults %ld sum %ld\n", faults_of_writes(block), sum);
+    print_homes("homes", block, (TOLD - 1) * PAGE);
+}
+
+/* Who gets the page that two threads touch: 1: the first one asks the kernel for it; 2: the other one has written to it; 3: nobody asked. */
+static int contest;
+static char *contested;
+
+/* In the first thread, in the middle of its call-out, instead of the kernel's work: the other one is faster. */
+__attribute__((no_sanitize_thread)) static void on_populate(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info;
+    __atomic_store_n(&contest, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&contest, __ATOMIC_ACQUIRE) != 2) sched_yield();
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = 0;
+}
+
+__attribute__((no_sanitize_thread)) static void *write_between(void *unused) {
+    int now;
+    while ((now = __atomic_load_n(&contest, __ATOMIC_ACQUIRE)) == 0) sched_yield();
+    if (now == 1) *(volatile char *)contested = 1;
+    __atomic_store_n(&contest, 2, __ATOMIC_RELEASE);
+    return unused;
+}
+
+static void *ask_first(void *unused) {
+    static char room[1 << 16];
+    memset(room, 1, sizeof room); /* the handler itself must have no page fault, as these are counted */
+    stack_t alternate = {.ss_sp = room, .ss_size = sizeof room};
+    struct sigaction action = {.sa_sigaction = on_populate, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23 /* MADV_POPULATE_WRITE */, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    sched_yield(); /* bound now */
+    sigaltstack(&alternate, NULL);
+    sigaction(SIGSYS, &action, NULL);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) exit(8);
+    __tsan_write8(contested + 8);
+    int nobody = 0;
+    __atomic_compare_exchange_n(&contest, &nobody, 3, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return unused;
+}
+
+/* The first thread says that it is about to write, the second writes while the first is asking for the page. */
+static void overtaken(void) {
+    pthread_t threads[2];
+    contested = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_create(&threads[0], NULL, ask_first, NULL);
+    pthread_create(&threads[1], NULL, write_between, NULL);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    print_homes("homes", contested, PAGE);
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *name = argc > 1 ? argv[1] : "";
@@ -244,6 +344,8 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "advised") == 0) advised();
     else if (strcmp(name, "zero") == 0) zero();
     else if (strcmp(name, "unseen") == 0) unseen();
+    else if (strcmp(name, "told") == 0) told();
+    else if (strcmp(name, "overtaken") == 0) overtaken();
     else return 2;
     return 0;
 }
