@@ -1,5 +1,6 @@
 """Page homes of programs beside a real kernel's: `cargo xtask homes` for the workloads and for the zoo's programs that fit in the guest, and their table."""
 
+import datetime
 import json
 import os
 
@@ -25,7 +26,7 @@ WORKLOADS = {
     "cgf": ["parallel"],
 }
 LIMIT_S = 420
-COLUMNS = ["program", "pages", "same, %", "with known reasons, %", "explained", "other", "simulated only", "kernel only", "objects with other homes"]
+COLUMNS = ["program", "pages", "same, %", "with known reasons, %", "explained", "other", "simulated only", "kernel only", "objects with other homes", "taken"]
 WORST = 3
 
 
@@ -56,7 +57,7 @@ def compare(zoo, xtask, label, command, cwd):
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     words = [xtask, "homes", "--json", "--numapilot", zoo.numapilot, "--limit", str(LIMIT_S), "--", *command]
     took = steps.run(words, cwd, environment, out, err, LIMIT_S + 120)
-    done = {"key": key, "label": label, "failed": "", "revision": zoo.revision}
+    done = {"key": key, "label": label, "failed": "", "revision": zoo.revision, "date": datetime.date.today().isoformat()}
     try:
         with open(out, encoding="utf-8") as file:
             done.update(json.load(file))
@@ -81,7 +82,7 @@ def share(pages, *more):
 
 def row(done):
     if done["failed"]:
-        return [f"`{done['label']}`", *["-"] * (len(COLUMNS) - 2), done["failed"]]
+        return [f"`{done['label']}`", *["-"] * (len(COLUMNS) - 3), done["failed"], done.get("date", "-")]
     pages = done["total"]
     worst = sorted(done["objects"], key=lambda one: -(one["pages"]["other"] + one["pages"]["simulated_only"]))[:WORST]
     blame = ", ".join(
@@ -89,8 +90,9 @@ def row(done):
         for one in worst
         if one["pages"]["other"] + one["pages"]["simulated_only"]
     )
-    counts = [str(pages[name]) for name in ("explained", "other", "simulated_only", "kernel_only")]
-    return [f"`{done['label']}`", str(simulated(pages)), share(pages), share(pages, "explained"), *counts, blame or "none"]
+    reasons = ", ".join(f"{name} {count}" for name, count in done.get("reasons", {}).items())
+    counts = [reasons or str(pages["explained"]), *(str(pages[name]) for name in ("other", "simulated_only", "kernel_only"))]
+    return [f"`{done['label']}`", str(simulated(pages)), share(pages), share(pages, "explained"), *counts, blame or "none", done.get("date", "-")]
 
 
 def table(everything):

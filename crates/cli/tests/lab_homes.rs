@@ -8,8 +8,9 @@ use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Comparison;
 
-/// Compares all pages of the program's data; `least`: pages that each node has at least, as a program whose pages are all on one would show nothing.
-fn compare(test: &str, name: &str, variant: &str, least: usize) {
+/// Compares all pages of the program's data; `least`: pages that each node has at least, as a program whose pages are all on one would show nothing;
+/// `same`: share of the pages that are on the same node without any reason.
+fn compare(test: &str, name: &str, variant: &str, least: usize, same: f64) {
     if !numapilot_lab::wanted(test) {
         return;
     }
@@ -22,6 +23,7 @@ fn compare(test: &str, name: &str, variant: &str, least: usize) {
         command: command.into(),
         environment: vec![("OMP_WAIT_POLICY".to_owned(), "passive".to_owned())],
         folder: None,
+        keep: None,
     };
     let compared = comparison.run(&Lab::new(Topology::opteron(4)).icount(true)).expect("the lab");
     assert_eq!(compared.exit, 0, "{}", compared.stdout);
@@ -34,16 +36,30 @@ fn compare(test: &str, name: &str, variant: &str, least: usize) {
     );
     assert!(data.share_explained() >= 0.99, "{data:?}: {:x?}", compared.homes.examples);
     // Reasons that are known explain a few pages per thread, no more.
-    assert!(data.share_same() >= 0.98, "{data:?}");
+    assert!(data.share_same() >= same, "{data:?}: {:?}", compared.homes.reasons);
 }
 
 #[test]
 fn pages_have_the_same_homes_as_on_a_real_kernel() {
-    compare("pages_have_the_same_homes_as_on_a_real_kernel", "psearchy", "naive", 100);
+    compare("pages_have_the_same_homes_as_on_a_real_kernel", "psearchy", "naive", 100, 0.98);
 }
 
 /// Blocks of mappings of their own are given back, and the tracker's memory for a thread may come to lie where they were.
 #[test]
 fn what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program() {
-    compare("what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program", "bfs", "naive", 1);
+    compare(
+        "what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program",
+        "bfs",
+        "naive",
+        1,
+        0.98,
+    );
+}
+
+/// Neighbouring threads write to the two ends of a page at nearly the same time, and wait for each other's clocks. Of its
+/// 62 pages up to 4 are elsewhere for known reasons: one of a library's constants, the first of a thread's heap, and two
+/// at whose first touch threads met.
+#[test]
+fn a_page_is_the_threads_that_came_first_where_neighbours_share_it() {
+    compare("a_page_is_the_threads_that_came_first_where_neighbours_share_it", "mg", "parallel", 1, 0.93);
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask homes`: page homes of a program, simulated beside a real kernel's.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,9 +12,12 @@ use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Compared;
 use numapilot_lab::homes::Comparison;
+use numapilot_lab::homes::Example;
 use numapilot_lab::homes::ObjectHomes;
 
 const NODES: usize = 4;
+/// Pages that are told one by one.
+const EXAMPLES: usize = 40;
 
 /// Records a program on a simulated machine inside the lab, with its threads on the same nodes of the real kernel, and
 /// compares where both have each of its pages (docs/zoo.md).
@@ -34,6 +38,9 @@ pub struct HomesArgs {
     /// End the guest after so many seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     limit: u64,
+    /// Keep the trace and the list of the kernel's pages and page faults in this folder
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -53,6 +60,7 @@ pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
         command: args.command.clone(),
         environment: Vec::new(),
         folder: Some(std::env::current_dir().context("cannot tell the working folder")?),
+        keep: args.keep.clone(),
     };
     let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);
     let compared = comparison.run(&lab.time_limit(Duration::from_secs(args.limit)))?;
@@ -79,8 +87,15 @@ fn tell(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
     for ((kind, name), homes) in objects.into_iter().take(40) {
         writeln!(out, "{}", row(&format!("{kind} {name}"), homes))?;
     }
-    for (address, simulated, kernel, name) in compared.homes.examples.iter().take(10) {
-        writeln!(out, "{address:#x}: simulated {simulated}, kernel {kernel}: {name}")?;
+    for (reason, pages) in &compared.homes.reasons {
+        writeln!(out, "explained by {}: {pages}", reason.word())?;
+    }
+    for page in compared.homes.examples.iter().take(EXAMPLES) {
+        let Example { address, simulated, kernel, object, evidence } = page;
+        writeln!(out, "{address:#x}: simulated {simulated}, kernel {kernel}: {object}; {evidence}")?;
+    }
+    if compared.homes.lost_faults > 0 {
+        writeln!(out, "{} page faults were lost: pages without any may have had some", compared.homes.lost_faults)?;
     }
     Ok(())
 }
@@ -98,10 +113,14 @@ fn tell_json(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
     let objects: Vec<_> = (compared.homes.objects.iter())
         .map(|((kind, name), homes)| serde_json::json!({"kind": kind, "name": name, "pages": counts(homes)}))
         .collect();
-    let total = counts(&compared.homes.total());
-    writeln!(
-        out,
-        "{}",
-        serde_json::json!({"how": compared.how, "exit": compared.exit, "total": total, "objects": objects})
-    )
+    let reasons: BTreeMap<_, _> = compared.homes.reasons.iter().map(|(reason, pages)| (reason.word(), pages)).collect();
+    let told = serde_json::json!({
+        "how": compared.how,
+        "exit": compared.exit,
+        "total": counts(&compared.homes.total()),
+        "reasons": reasons,
+        "lost_faults": compared.homes.lost_faults,
+        "objects": objects,
+    });
+    writeln!(out, "{told}")
 }

@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::PlacementColumns;
 
-const PAGE: u64 = 4096;
-
-/// One page of one process (its pid).
-type Page = (u32, u64);
-
-/// A heap of glibc's for another thread than the first begins at such an address.
-const ARENA: u64 = 64 << 20;
-/// So many pages at a stack's end hold what its creator wrote.
-const STACK_END_PAGES: u64 = 2;
+use super::CPUS_PER_NODE;
+use super::kernel::Fault;
+use super::kernel::Kernel;
+use super::kernel::PAGE;
+use super::kernel::Page;
+use super::kernel::Seen;
 
 /// Pages of one object (or of all) by what both sides say of their last home.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -76,25 +73,71 @@ impl ObjectHomes {
     }
 }
 
-/// Why a page may be elsewhere in the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a page is elsewhere in the kernel, by what the kernel says of that page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Of a file, unwritten: in the page cache, where whoever first read the file on that machine put it.
+    /// In the page cache (`/proc/PID/pagemap`), where whoever first read the file on that machine put it.
     PageCache,
-    /// The first pages of a thread's stack, or the first of its heap, written before the thread could be put on its
-    /// node: by its creator (glibc's thread descriptor), or by the recorder at its start.
+    /// Both have the same thread as the first toucher, by its page fault, and it was not on its node yet: the mirror
+    /// puts it there when the recorder has begun it.
     ThreadStart,
+    /// Two threads' first accesses to it fell together: the kernel's event of the fault by which the other one got it,
+    /// written when the page is there, came after the tracker's call for it by the thread whose it is in the simulation.
+    SameTime,
 }
 
 impl Reason {
-    fn of(kind: ObjectKind, page: u64, stack_end: bool) -> Option<Self> {
-        match kind {
-            ObjectKind::File | ObjectKind::Section => Some(Self::PageCache),
-            ObjectKind::Stack if stack_end => Some(Self::ThreadStart),
-            ObjectKind::Heap | ObjectKind::Allocator if page.is_multiple_of(ARENA) => Some(Self::ThreadStart),
-            _ => None,
+    /// For tables.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PageCache => "page cache",
+            Self::ThreadStart => "thread start",
+            Self::SameTime => "same time",
         }
     }
+
+    fn of(placed: &Placed, seen: &Seen) -> Option<Self> {
+        if seen.is_file {
+            return Some(Self::PageCache);
+        }
+        let made = made_by(seen)?;
+        if made.tid == placed.tid {
+            return (!made.placed).then_some(Self::ThreadStart);
+        }
+        let asked = seen.faults.iter().find(|fault| fault.in_call && fault.tid == placed.tid)?;
+        (!made.in_call && asked.time < made.time).then_some(Self::SameTime)
+    }
+}
+
+/// The fault that put the page where it is: the last one on that node.
+fn made_by(seen: &Seen) -> Option<&Fault> {
+    seen.faults.iter().rfind(|fault| fault.cpu / CPUS_PER_NODE == u32::from(seen.node))
+}
+
+/// The last home of a page on the simulated machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Placed {
+    node: u16,
+    /// The kernel's number of the thread that placed it.
+    tid: u32,
+    /// `placements.cause`.
+    cause: Arc<str>,
+}
+
+/// A page on another node for no known reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// First byte.
+    pub address: u64,
+    /// The simulated machine's node.
+    pub simulated: u16,
+    /// The kernel's.
+    pub kernel: u16,
+    /// The object in it.
+    pub object: String,
+    /// The thread that the simulated machine knows as its toucher, and the kernel's page faults on it.
+    pub evidence: String,
 }
 
 /// All pages of all processes that the launcher saw.
@@ -105,8 +148,12 @@ pub struct Homes {
     pub objects: BTreeMap<(&'static str, String), ObjectHomes>,
     /// Pages with the same home on both sides, by node.
     pub same_on: BTreeMap<u16, usize>,
-    /// Pages on another node for no known reason: address, simulated node, kernel's node, object; the first hundred.
-    pub examples: Vec<(u64, u16, u16, String)>,
+    /// Pages on another node, by the known reason.
+    pub reasons: BTreeMap<Reason, usize>,
+    /// Pages on another node for no known reason; the first hundred.
+    pub examples: Vec<Example>,
+    /// Page faults that the launcher lost.
+    pub lost_faults: u64,
 }
 
 impl Homes {
@@ -128,57 +175,63 @@ impl Homes {
     /// `pages` (lines `PID ADDRESS NODES`, as `homes/launcher.c` writes them).
     #[must_use]
     pub fn compare(trace: &Trace, placements: &PlacementColumns, pages: &str) -> Self {
-        let kernel = kernel_homes(pages);
-        let pids: BTreeSet<u32> = kernel.keys().map(|page| page.0).collect();
+        let kernel = Kernel::read(pages);
+        let pids: BTreeSet<u32> = kernel.pages.keys().map(|page| page.0).collect();
         let simulated = simulated_homes(trace, placements, &pids);
         let names = page_names(trace, &pids);
-        let stack_ends = stack_ends(trace);
-        let mut homes = Self::default();
-        let all: BTreeSet<Page> = kernel.keys().chain(simulated.keys()).copied().collect();
+        let mut homes = Self { lost_faults: kernel.lost, ..Self::default() };
+        let all: BTreeSet<Page> = kernel.pages.keys().chain(simulated.keys()).copied().collect();
         for page in all {
-            let (ours, theirs) = (simulated.get(&page).copied(), kernel.get(&page).copied());
+            let (ours, theirs) = (simulated.get(&page), kernel.pages.get(&page));
             let (kind, name) = names.get(&page).cloned().unwrap_or((ObjectKind::Unknown, String::new()));
-            let reason = Reason::of(kind, page.1, stack_ends.contains(&page));
-            match (ours, theirs) {
-                (Some(a), Some(b)) if a == b => *homes.same_on.entry(a).or_default() += 1,
-                (Some(a), Some(b)) if reason.is_none() && homes.examples.len() < 100 => {
-                    homes.examples.push((page.1, a, b, format!("{} {name}", kind.word())));
+            let mut reason = None;
+            if let (Some(placed), Some(seen)) = (ours, theirs) {
+                reason = Reason::of(placed, seen);
+                if placed.node == seen.node {
+                    *homes.same_on.entry(seen.node).or_default() += 1;
+                } else if let Some(reason) = reason {
+                    *homes.reasons.entry(reason).or_default() += 1;
+                } else if homes.examples.len() < 100 {
+                    homes.examples.push(Example {
+                        address: page.1,
+                        simulated: placed.node,
+                        kernel: seen.node,
+                        object: format!("{} {name}", kind.word()),
+                        evidence: evidence(placed, seen),
+                    });
                 }
-                _ => {}
             }
+            let (ours, theirs) = (ours.map(|placed| placed.node), theirs.map(|seen| seen.node));
             homes.objects.entry((kind.word(), name)).or_default().count(ours, theirs, reason);
         }
         homes
     }
 }
 
-/// The last node that the kernel named for each page. Lines that are cut short (the launcher was killed) end the
-/// reading of themselves only.
-fn kernel_homes(text: &str) -> HashMap<Page, u16> {
-    let mut homes = HashMap::new();
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let (Some(pid), Some(address), Some(nodes)) = (words.next(), words.next(), words.next()) else { continue };
-        let (Ok(pid), Ok(address)) = (pid.parse::<u32>(), u64::from_str_radix(address, 16)) else { continue };
-        for (index, node) in nodes.chars().enumerate() {
-            if let Some(node) = node.to_digit(16) {
-                homes.insert((pid, address + index as u64 * PAGE), node as u16);
-            }
-        }
-    }
-    homes
+fn evidence(placed: &Placed, seen: &Seen) -> String {
+    let faults: Vec<_> = (seen.faults.iter())
+        .map(|fault| {
+            let when = if fault.placed { "" } else { " before it was on its node" };
+            let how = if fault.in_call { " in a call" } else { "" };
+            format!("{} on node {} at {} ns{how}{when}", fault.tid, fault.cpu / CPUS_PER_NODE, fault.time)
+        })
+        .collect();
+    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
+    format!("placed by thread {} ({}); page faults: {faults}", placed.tid, placed.cause)
 }
 
 /// The last home that each page of these processes got on the simulated machine.
-fn simulated_homes(trace: &Trace, placements: &PlacementColumns, pids: &BTreeSet<u32>) -> HashMap<Page, u16> {
+fn simulated_homes(trace: &Trace, placements: &PlacementColumns, pids: &BTreeSet<u32>) -> HashMap<Page, Placed> {
     let mut rows: Vec<_> = placements.rows().collect();
     rows.sort_by_key(|row| row.order);
     let mut homes = HashMap::new();
     for row in rows {
-        let process = trace.thread(ThreadIndex(row.thread)).and_then(|thread| trace.process(thread.process));
-        let Some(pid) = process.map(|process| process.pid).filter(|pid| pids.contains(pid)) else { continue };
+        let Some(thread) = trace.thread(ThreadIndex(row.thread)) else { continue };
+        let pid = trace.process(thread.process).map(|process| process.pid).filter(|pid| pids.contains(pid));
+        let Some(pid) = pid else { continue };
+        let placed = Placed { node: row.node, tid: thread.tid, cause: row.cause.clone() };
         for page in 0..u64::from(row.pages) {
-            homes.insert((pid, row.address / PAGE * PAGE + page * PAGE), row.node);
+            homes.insert((pid, row.address / PAGE * PAGE + page * PAGE), placed.clone());
         }
     }
     homes
@@ -193,18 +246,6 @@ fn rank(kind: ObjectKind) -> u8 {
         ObjectKind::File => 1,
         ObjectKind::Unknown => 0,
     }
-}
-
-/// The highest pages of the stacks: the thread's descriptor and its thread-local storage.
-fn stack_ends(trace: &Trace) -> BTreeSet<Page> {
-    let stacks = trace.objects().iter().filter(|object| trace.kind_of(Some(object.id)) == ObjectKind::Stack);
-    let ends = |object: &Object| {
-        let end = object.address.0.saturating_add(object.bytes).div_ceil(PAGE) * PAGE;
-        let pid = trace.process(object.process).map(|process| process.pid);
-        pid.into_iter()
-            .flat_map(move |pid| (1..=STACK_END_PAGES).map(move |back| (pid, end.saturating_sub(back * PAGE))))
-    };
-    stacks.flat_map(ends).collect()
 }
 
 /// What to call the object of each page: of the kinds that rank highest the one with most bytes in it.
@@ -239,16 +280,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_lines_of_the_launcher_hold_and_pages_without_memory_have_no_home() {
-        let homes = kernel_homes("7 1000 01.\n7 2000 3\n8 1000 2\n9 zz 1\n7 40");
-        assert_eq!(homes.get(&(7, 0x1000)), Some(&0));
-        assert_eq!(homes.get(&(7, 0x2000)), Some(&3));
-        assert_eq!(homes.get(&(7, 0x3000)), None);
-        assert_eq!(homes.get(&(8, 0x1000)), Some(&2));
-        assert_eq!(homes.len(), 3);
-    }
-
-    #[test]
     fn shares_are_of_the_pages_that_have_a_simulated_home() {
         let mut homes = ObjectHomes::default();
         let all = [
@@ -266,12 +297,25 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_pages_of_threads_and_files_have_reasons_to_be_elsewhere() {
-        assert_eq!(Reason::of(ObjectKind::Heap, 3 * ARENA, false), Some(Reason::ThreadStart));
-        assert_eq!(Reason::of(ObjectKind::Heap, 3 * ARENA + PAGE, false), None);
-        assert_eq!(Reason::of(ObjectKind::Stack, PAGE, false), None);
-        assert_eq!(Reason::of(ObjectKind::Stack, PAGE, true), Some(Reason::ThreadStart));
-        assert_eq!(Reason::of(ObjectKind::File, PAGE, false), Some(Reason::PageCache));
-        assert_eq!(Reason::of(ObjectKind::Anonymous, 0, true), None);
+    fn a_page_is_elsewhere_for_a_reason_only_where_the_kernel_says_so() {
+        let fault = |tid, cpu, placed| Fault { time: 5, tid, cpu, placed, in_call: false };
+        let placed = Placed { node: 3, tid: 7, cause: "first_touch".into() };
+        let of = |is_file, faults: &[Fault]| Reason::of(&placed, &Seen { node: 1, is_file, faults: faults.to_vec() });
+        assert_eq!(of(true, &[]), Some(Reason::PageCache));
+        assert_eq!(of(false, &[]), None);
+        assert_eq!(of(false, &[fault(7, 2, false)]), Some(Reason::ThreadStart));
+        // It was on its node by then; it was another thread; the page is on another node than that fault's.
+        assert_eq!(of(false, &[fault(7, 2, true)]), None);
+        assert_eq!(of(false, &[fault(8, 2, false)]), None);
+        assert_eq!(of(false, &[fault(7, 4, false)]), None);
+        // The last fault on the page's node made it.
+        assert_eq!(of(false, &[fault(8, 2, false), fault(7, 3, false), fault(8, 0, true)]), Some(Reason::ThreadStart));
+        assert_eq!(of(false, &[fault(7, 3, false), fault(8, 2, false)]), None);
+        // Another thread got it while this one asked; before this one asked; in its own call.
+        let asked = |tid, time| Fault { time, in_call: true, ..fault(tid, 6, true) };
+        assert_eq!(of(false, &[asked(7, 4), fault(8, 2, true)]), Some(Reason::SameTime));
+        assert_eq!(of(false, &[fault(8, 2, true), asked(7, 6)]), None);
+        assert_eq!(of(false, &[asked(9, 4), fault(8, 2, true)]), None);
+        assert_eq!(of(false, &[asked(7, 4), Fault { cpu: 2, ..asked(8, 5) }]), None);
     }
 }

@@ -8,6 +8,7 @@
 //! guest's large ones are switched off, as is its NUMA balancing.
 
 mod compare;
+mod kernel;
 
 use std::env;
 use std::fs;
@@ -24,6 +25,7 @@ use crate::job::FILES_IN_GUEST;
 use crate::lab::Lab;
 use crate::packages;
 
+pub use compare::Example;
 pub use compare::Homes;
 pub use compare::ObjectHomes;
 pub use compare::Reason;
@@ -52,6 +54,8 @@ pub struct Comparison {
     pub environment: Vec<(String, String)>,
     /// Where it runs, on the host; changes stay in the guest unless the working folder holds it.
     pub folder: Option<PathBuf>,
+    /// Where to keep the trace and the launcher's list of pages, for looking closer.
+    pub keep: Option<PathBuf>,
 }
 
 /// What came of it.
@@ -120,6 +124,12 @@ impl Comparison {
         command.args(["-c", &script]).current_dir(self.folder.as_deref().unwrap_or(folder.path()));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let outcome = lab.run(&command)?;
+        if let Some(keep) = &self.keep {
+            fs::create_dir_all(keep).at(keep, "cannot make the folder")?;
+            let mut copy = Command::new("cp");
+            copy.arg("-r").args([PAGES, TRACE].map(|name| outcome.files().join(name))).arg(keep);
+            packages::run(&mut copy, "keeping the trace and the list of pages", "See what cp says.")?;
+        }
         let failed = |what: &'static str| LabError::Failed {
             what,
             command: self.command.join(" "),
