@@ -164,7 +164,7 @@ static uint32_t choose(struct np_slot *slot, const struct np_toucher *toucher, u
 }
 
 static long own_faults(void) {
-    struct rusage usage;
+    struct rusage usage = {0}; /* its page of the stack is there before faults are counted */
     return NP_SYS2(SYS_getrusage, RUSAGE_THREAD, &usage) == 0 ? usage.ru_minflt + usage.ru_majflt : -1;
 }
 
