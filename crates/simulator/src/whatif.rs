@@ -1,4 +1,5 @@
-//! What if: a recorded program with other homes for some of its objects, simulated beside the program as it was recorded. What comes of it is *predicted*.
+//! What if: a recorded program with other homes for some of its objects, simulated beside the program as it was recorded, on another machine perhaps. What
+//! comes of it is *predicted*. (On the recording's own machine `numapilot_insight::whatif` prices it, as findings are.)
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,10 +176,7 @@ impl Question {
 }
 
 /// The program on the machine with its pages where it says, and nobody moving them.
-///
-/// # Errors
-/// If the machine cannot run it.
-pub fn as_recorded(program: &Program, machine: &Machine, seed: u64) -> Result<Report, SimulatorError> {
+fn as_recorded(program: &Program, machine: &Machine, seed: u64) -> Result<Report, SimulatorError> {
     let mut policy = policy_by_name("first-touch", machine, seed)?;
     let options = Options { seed, ..Options::default() };
     Simulation::new(program, machine, options)?.run(policy.as_mut(), &mut |_| true)

@@ -191,13 +191,17 @@ impl<'a> Pricer<'a> {
         for (window, lines) in lines.iter().enumerate() {
             let lasted_ns = walked.done_ns[window] - before_ns;
             before_ns = walked.done_ns[window];
-            let mut of_node = vec![0.0; usage.nodes];
+            // A window lasts as long as its longest thread at least, be it that others are ahead of it.
+            let mut of_node = vec![(0.0, lasted_ns); usage.nodes];
             for line in lines {
-                of_node[line.from] += busy[window * usage.threads + line.thread] * line.part;
+                let busy_ns = busy[window * usage.threads + line.thread];
+                let (sum, lasted) = of_node[line.from];
+                of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
             }
             for line in lines {
                 let cpus = self.machine.nodes()[line.from].cpus.len().max(1) as f64;
-                let crowded = of_node[line.from] / (lasted_ns * cpus).max(1e-9);
+                let (sum, lasted) = of_node[line.from];
+                let crowded = if lasted > 0.0 { sum / (lasted * cpus) } else { 1.0 };
                 work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
             }
         }
