@@ -84,6 +84,8 @@ pub enum Reason {
     /// Two threads' first accesses to it fell together: the kernel's event of the fault by which the other one got it,
     /// written when the page is there, came after the tracker's call for it by the thread whose it is in the simulation.
     SameTime,
+    /// The recording says itself that nobody saw who touched it first: the page has no home in it.
+    Unknown,
 }
 
 impl Reason {
@@ -94,10 +96,16 @@ impl Reason {
             Self::PageCache => "page cache",
             Self::ThreadStart => "thread start",
             Self::SameTime => "same time",
+            Self::Unknown => "told as unknown",
         }
     }
 
     fn of(placed: &Placed, seen: &Seen) -> Option<Self> {
+        let told = (&*placed.cause == UNKNOWN).then_some(Self::Unknown);
+        Self::by_the_kernel(placed, seen).or(told)
+    }
+
+    fn by_the_kernel(placed: &Placed, seen: &Seen) -> Option<Self> {
         if seen.is_file {
             return Some(Self::PageCache);
         }
@@ -109,6 +117,9 @@ impl Reason {
         (!made.in_call && asked.time < made.time).then_some(Self::SameTime)
     }
 }
+
+/// `placements.cause` of pages whose first toucher nobody saw.
+const UNKNOWN: &str = "unknown_toucher";
 
 /// The fault that put the page where it is: the last one on that node.
 fn made_by(seen: &Seen) -> Option<&Fault> {
@@ -317,5 +328,10 @@ mod tests {
         assert_eq!(of(false, &[fault(8, 2, true), asked(7, 6)]), None);
         assert_eq!(of(false, &[asked(9, 4), fault(8, 2, true)]), None);
         assert_eq!(of(false, &[asked(7, 4), Fault { cpu: 2, ..asked(8, 5) }]), None);
+        // The recording itself says that it does not know.
+        let untold = Placed { cause: UNKNOWN.into(), ..placed.clone() };
+        let seen = |is_file| Seen { node: 1, is_file, faults: vec![fault(8, 2, true), asked(7, 6)] };
+        assert_eq!(Reason::of(&untold, &seen(false)), Some(Reason::Unknown));
+        assert_eq!(Reason::of(&untold, &seen(true)), Some(Reason::PageCache));
     }
 }
