@@ -1,8 +1,8 @@
 //! The findings of small synthetic traces against golden files, and what is said where nothing can be.
 
 use numapilot_fixtures::Kind;
-use numapilot_flows::Filter;
-use numapilot_insight::{Estimate, Findings, Nothing};
+use numapilot_flows::{Filter, Trace};
+use numapilot_insight::{Analysis, Estimate, Findings, Nothing};
 
 use super::{gain_words, json, text};
 use crate::fixture::open;
@@ -18,6 +18,17 @@ fn findings_read_as_they_did() {
     });
     insta::assert_snapshot!("findings", some);
     insta::assert_snapshot!("all_findings", all);
+}
+
+/// A committed recording of a multigrid solver: several findings, with the prices of all their fixes.
+#[test]
+fn findings_of_a_recording_read_as_they_did() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+    let trace = Trace::open(&folder).expect("a committed trace");
+    let machine = trace.machine();
+    let found = Analysis::on(&trace, machine.as_ref(), Filter::default()).findings(machine.as_ref());
+    assert!(found.findings.len() >= 3, "{found:?}");
+    insta::assert_snapshot!("recorded", text(&found, &trace, machine.as_ref(), true, Look::default()));
 }
 
 #[test]
