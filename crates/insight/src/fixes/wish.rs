@@ -31,14 +31,7 @@ pub(crate) struct Wish {
 impl Wish {
     /// With a site's objects.
     pub fn of(kind: FixKind, facts: &SiteFacts) -> Wish {
-        Wish {
-            kind,
-            sites: vec![facts.site],
-            bytes: facts.bytes,
-            live_bytes: facts.live_bytes,
-            instances: facts.instances,
-            hand_overs: facts.stretches.max(facts.instances),
-        }
+        Wish::of_groups(kind, &[facts])
     }
 
     /// With the objects of all these groups together.

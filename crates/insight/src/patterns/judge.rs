@@ -12,9 +12,6 @@ use crate::unseen;
 /// Share of accesses with unknown home beyond which nothing is said.
 const UNKNOWN_MAX: f64 = 0.5;
 
-/// Said where the trace does not tell its machine.
-pub(crate) const NO_MACHINE: &str = "The trace holds no description of its machine, so nothing has a price.";
-
 /// Everything found in a whole recording.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
     if let Some(blindness) = analysis.blindness() {
@@ -32,7 +29,7 @@ pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findin
         return silent(why);
     }
     let Some(machine) = machine else {
-        return silent(vec![NO_MACHINE.to_owned()]);
+        return silent(vec!["The trace holds no description of its machine, so nothing has a price.".to_owned()]);
     };
     judged(analysis, machine)
         .unwrap_or_else(|error| silent(vec![format!("Nothing has a price on this machine: {error}.")]))

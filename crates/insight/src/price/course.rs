@@ -48,8 +48,6 @@ pub(crate) struct Course {
     process_of: Vec<u32>,
     /// `[window * threads + thread]`: nanoseconds that the thread worked, by the recording's clock.
     pub worked_ns: Vec<f64>,
-    /// Waits of which nobody can tell what ended them, where nothing else could go on.
-    pub let_go: u64,
     /// Whether threads are taken to meet at the end of each window.
     meets: bool,
 }
@@ -76,7 +74,6 @@ impl Course {
             windows,
             process_of,
             worked_ns: vec![0.0; windows * threads],
-            let_go: 0,
             // Samples of a processor tell of no waits. Threads that share data wait for each other somewhere, as in loops; that none ever does would make
             // nothing of a gain that is spread over them.
             meets: trace.waits().is_empty(),
@@ -110,7 +107,6 @@ impl Course {
                 let Some(first) = waiting.values().flatten().copied().min_by_key(|thread| at(*thread)) else { return };
                 waiting.values_mut().for_each(|threads| threads.retain(|thread| *thread != first));
                 waiting.retain(|_, threads| !threads.is_empty());
-                self.let_go += 1;
                 let to_ns = pieces[first][next[first]].to_ns;
                 self.push(first, to_ns, Doing::Follow);
                 self.push(first, to_ns, Doing::Resume);
@@ -310,11 +306,7 @@ mod tests {
         for (name, trace, course) in courses() {
             let end_ns = course.walk(&course.worked_ns).end_ns;
             let recorded_ns = trace.end().0 as f64;
-            eprintln!(
-                "{name}: {} steps, {end_ns:.0} ns, recorded {recorded_ns:.0}; let go {}",
-                course.steps.len(),
-                course.let_go
-            );
+            eprintln!("{name}: {} steps, {end_ns:.0} ns, recorded {recorded_ns:.0}", course.steps.len());
             assert!((end_ns / recorded_ns - 1.0).abs() < 0.01, "{name}: {end_ns} ns, recorded {recorded_ns}");
         }
     }

@@ -9,6 +9,8 @@
 pub(crate) mod course;
 mod shrink;
 
+use std::borrow::Cow;
+
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
@@ -103,9 +105,6 @@ struct Line {
     shares: Vec<f64>,
 }
 
-/// Latencies and loads, window by window.
-type Windows = Vec<Window>;
-
 impl<'a> Pricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
@@ -130,13 +129,14 @@ impl<'a> Pricer<'a> {
     pub fn price(&self, change: &Change<'_>) -> Result<Priced, TrafficError> {
         let usage = self.usage;
         let sums = self.sums(change);
-        let threads = Threads::of(self, |row| sums.all(row));
+        let rows = sums.all();
+        let threads = Threads::of(self, &rows);
         let lines: Vec<Vec<Line>> =
-            (0..usage.windows).map(|window| self.lines(window, change, &sums, &threads)).collect();
+            (0..usage.windows).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
         let mut solver = Solver::default();
-        let mut windows: Windows = vec![Window::default(); usage.windows];
+        let mut windows = vec![Window::default(); usage.windows];
         let mut busy: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns).collect();
         let mut walked = usage.course.walk(&usage.course.worked_ns);
         for _ in 0..ROUNDS {
@@ -153,7 +153,7 @@ impl<'a> Pricer<'a> {
                     windows[window].stations = solution.stations.iter().map(|station| station.utilisation).collect();
                 }
             }
-            let memory = self.memory_ns(&lines, &windows, |line| line.shares.clone());
+            let memory = self.memory_ns(&lines, &windows, |line| Cow::Borrowed(&line.shares));
             usage.paces.iter().zip(&memory).zip(&mut busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
             let old_ns = walked.end_ns;
             walked = self.walk(&memory, moves_threads.then_some((&lines, &busy)));
@@ -164,9 +164,10 @@ impl<'a> Pricer<'a> {
         let run_ns = change.extra_ns + walked.end_ns;
         let mut parts_ns = [run_ns; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
-            let threads = Threads::of(self, |row| sums.without(part, row));
-            let memory =
-                self.memory_ns(&lines, &windows, |line| threads.shares(line.thread, &sums.without(part, line.row)));
+            let rest = sums.without(part, &rows);
+            let threads = Threads::of(self, &rest);
+            let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
+            let memory = self.memory_ns(&lines, &windows, |line| Cow::Owned(shares(line)));
             *ns = change.extra_ns + self.walk(&memory, moves_threads.then_some((&lines, &busy))).end_ns;
         }
         let busy_ns: f64 = busy.iter().sum();
@@ -229,7 +230,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// Accesses by accessing and answering node, and the sum of their latencies.
-    fn traffic(&self, lines: &[Vec<Line>], windows: &Windows) -> (Vec<Vec<f64>>, f64) {
+    fn traffic(&self, lines: &[Vec<Line>], windows: &[Window]) -> (Vec<Vec<f64>>, f64) {
         let usage = self.usage;
         let mut accesses = vec![vec![0.0; usage.nodes]; usage.nodes];
         let mut latency_ns = 0.0;
@@ -247,7 +248,14 @@ impl<'a> Pricer<'a> {
     }
 
     /// The rows of a window that access memory, with what they do.
-    fn lines(&self, window: usize, change: &Change<'_>, sums: &Sums, threads: &Threads) -> Vec<Line> {
+    fn lines(
+        &self,
+        window: usize,
+        change: &Change<'_>,
+        gone: &[f64],
+        rows: &[Vec<f64>],
+        threads: &Threads,
+    ) -> Vec<Line> {
         let usage = self.usage;
         let mut of_thread = vec![0.0; usage.threads];
         for &row in &self.rows_of[window] {
@@ -257,16 +265,16 @@ impl<'a> Pricer<'a> {
             let place = &usage.rows[row as usize];
             let thread = place.thread as usize;
             let weight = self.weight[row as usize];
-            let all = sums.all(row);
+            let all = &rows[row as usize];
             let known: f64 = all.iter().sum();
-            let gone = sums.gone[row as usize];
+            let gone = gone[row as usize];
             (known > 0.0 || gone > 0.0).then(|| Line {
                 row,
                 thread,
                 from: usize::from((change.seat)(place)),
                 part: weight / of_thread[thread],
                 left: 1.0 - gone / weight,
-                shares: threads.shares(thread, &all),
+                shares: threads.shares(thread, all),
             })
         };
         self.rows_of[window].iter().filter_map(line).collect()
@@ -314,7 +322,7 @@ impl<'a> Pricer<'a> {
 
     /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
     /// the nearest that has some.
-    fn memory_ns(&self, lines: &[Vec<Line>], windows: &Windows, shares: impl Fn(&Line) -> Vec<f64>) -> Vec<f64> {
+    fn memory_ns(&self, lines: &[Vec<Line>], windows: &[Window], shares: impl Fn(&Line) -> Cow<'_, [f64]>) -> Vec<f64> {
         let usage = self.usage;
         let mut latency: Vec<Option<f64>> = vec![None; usage.paces.len()];
         for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
@@ -352,23 +360,28 @@ impl<'a> Pricer<'a> {
 }
 
 impl Sums {
-    fn part(&self, part: usize, row: u32) -> &[f64] {
-        let at = (part * self.rows + row as usize) * self.width;
+    fn part(&self, part: usize, row: usize) -> &[f64] {
+        let at = (part * self.rows + row) * self.width;
         &self.to[at..at + self.width]
     }
 
-    fn all(&self, row: u32) -> Vec<f64> {
-        let mut all = vec![0.0; self.width];
-        for part in 0..PARTS {
-            all.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum += count);
-        }
-        all
+    /// By row: reads by answering node, then writes.
+    fn all(&self) -> Vec<Vec<f64>> {
+        let of = |row: usize| {
+            let mut all = vec![0.0; self.width];
+            for part in 0..PARTS {
+                all.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum += count);
+            }
+            all
+        };
+        (0..self.rows).map(of).collect()
     }
 
-    /// A row's accesses by answering node without one part of the samples.
-    fn without(&self, part: usize, row: u32) -> Vec<f64> {
-        let mut rest = self.all(row);
-        rest.iter_mut().zip(self.part(part, row)).for_each(|(sum, count)| *sum = (*sum - count).max(0.0));
-        rest
+    /// The same without one part of the samples.
+    fn without(&self, part: usize, all: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let of = |(row, all): (usize, &Vec<f64>)| {
+            all.iter().zip(self.part(part, row)).map(|(sum, count)| (sum - count).max(0.0)).collect()
+        };
+        all.iter().enumerate().map(of).collect()
     }
 }

@@ -22,19 +22,18 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// `counts`: of each row, accesses by answering node.
-    pub(super) fn of(pricer: &Pricer<'_>, counts: impl Fn(u32) -> Vec<f64>) -> Threads {
+    /// `rows`: of each row, reads by answering node, then writes.
+    pub(super) fn of(pricer: &Pricer<'_>, rows: &[Vec<f64>]) -> Threads {
         let usage = pricer.usage;
         let weight = usage.sample_weight.max(1.0);
         let mut whole = vec![vec![0.0; 2 * usage.nodes]; usage.threads];
-        let rows: Vec<Vec<f64>> = (0..usage.rows.len() as u32).map(counts).collect();
-        for (row, counts) in usage.rows.iter().zip(&rows) {
+        for (row, counts) in usage.rows.iter().zip(rows) {
             whole[row.thread as usize].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
         // Of all pairs of samples within windows: how many are answered by the same node, and how many would be if windows did not differ.
         let pairs_of = |counts: &[f64]| counts.iter().map(|count| count / weight * (count / weight - 1.0)).sum::<f64>();
         let (mut same, mut expected, mut pairs) = (0.0, 0.0, 0.0);
-        for (row, counts) in usage.rows.iter().zip(&rows) {
+        for (row, counts) in usage.rows.iter().zip(rows) {
             let of_thread = &whole[row.thread as usize];
             let all = [of_thread.iter().sum::<f64>()];
             let here = [counts.iter().sum::<f64>()];
