@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::builtin::builtin_text;
 use crate::error::Problem;
 use crate::machine::Machine;
 use crate::parts::MachineParts;
@@ -43,7 +44,61 @@ pub struct Unknown {
     pub source: String,
 }
 
+impl Subject {
+    /// What a description has for it.
+    fn figures(&self, parts: &MachineParts) -> Vec<Option<f64>> {
+        let traffic = &parts.traffic;
+        match self {
+            Subject::IdleLatency(pairs) => pairs.iter().map(|&(from, to)| latency_of(parts, from, to)).collect(),
+            Subject::OverLocal(pairs) => {
+                let both = |&(from, to): &(usize, usize)| [latency_of(parts, from, to), local_of(parts, from)];
+                pairs.iter().flat_map(both).collect()
+            }
+            Subject::MemoryBandwidth(nodes) => {
+                nodes.iter().map(|&node| parts.nodes.get(node)?.memory_bandwidth_bytes_per_s).collect()
+            }
+            Subject::LinkBandwidth(links) => {
+                links.iter().map(|&link| Some(parts.links.get(link)?.bandwidth_bytes_per_s)).collect()
+            }
+            Subject::ControllerEfficiency => vec![traffic.controller_efficiency],
+            Subject::WriteTurnaround => vec![traffic.write_turnaround],
+            Subject::MessageBytes => vec![traffic.message_bytes],
+        }
+    }
+}
+
+impl Unknown {
+    /// What it is, in words.
+    #[must_use]
+    pub fn words(&self) -> &'static str {
+        match &self.subject {
+            Subject::IdleLatency(pairs) if pairs.iter().all(|(from, to)| from == to) => "idle latency of local memory",
+            Subject::IdleLatency(_) => "idle latency of remote memory",
+            Subject::OverLocal(_) => "idle latency of remote memory over that of local memory",
+            Subject::MemoryBandwidth(_) => "peak bandwidth of a node's memory",
+            Subject::LinkBandwidth(_) => "peak bandwidth of links",
+            Subject::ControllerEfficiency => "share of its peak bandwidth that a memory controller reaches",
+            Subject::WriteTurnaround => "what a memory controller loses between reads and writes",
+            Subject::MessageBytes => "bytes on a link that carry no data, for each message",
+        }
+    }
+}
+
 impl Machine {
+    /// The same machine with the ranges of the built-in model that it is, if it says none: recordings of older versions hold the figures alone.
+    #[must_use]
+    pub fn with_ranges_of_builtin(self) -> Machine {
+        if !self.unknowns().is_empty() {
+            return self;
+        }
+        let Some(text) = builtin_text(self.name()) else { return self };
+        let Ok(model) = Machine::from_model_text(text, self.name()) else { return self };
+        let mut parts = self.parts().clone();
+        let is_same = |unknown: &&Unknown| unknown.subject.figures(model.parts()) == unknown.subject.figures(&parts);
+        parts.unknowns = model.unknowns().iter().filter(is_same).cloned().collect();
+        Machine::try_from(parts).unwrap_or(self)
+    }
+
     /// What is known to lie between two bounds only, in the order of the model file. Empty where nobody said so, which is not to say that all is known.
     #[must_use]
     pub fn unknowns(&self) -> &[Unknown] {
@@ -111,5 +166,27 @@ fn latency_of(parts: &MachineParts, from: usize, to: usize) -> Option<f64> {
 fn set(parts: &mut MachineParts, from: usize, to: usize, ns: f64) {
     if let Some(known) = parts.idle_latency_ns.get_mut(from).and_then(|row| row.get_mut(to)) {
         *known = Some(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_machine_has_the_ranges_of_the_model_that_it_is_and_of_no_other() {
+        let model = Machine::load("memprof-a").unwrap();
+        assert!(!model.unknowns().is_empty());
+        let mut parts = model.parts().clone();
+        parts.unknowns.clear();
+        let old = Machine::try_from(parts.clone()).unwrap();
+        assert_eq!(old.with_ranges_of_builtin().unknowns(), model.unknowns());
+        let bandwidths = |unknown: &&Unknown| matches!(unknown.subject, Subject::MemoryBandwidth(_));
+        let others: Vec<Unknown> = model.unknowns().iter().filter(|unknown| !bandwidths(unknown)).cloned().collect();
+        parts.nodes[0].memory_bandwidth_bytes_per_s = Some(1e9);
+        let own = Machine::try_from(parts.clone()).unwrap();
+        assert_eq!(own.with_ranges_of_builtin().unknowns(), others);
+        parts.name = "mine".to_owned();
+        assert!(Machine::try_from(parts).unwrap().with_ranges_of_builtin().unknowns().is_empty());
     }
 }

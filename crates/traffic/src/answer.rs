@@ -32,30 +32,36 @@ impl Answer {
         solution.throughput_per_s.extend(state.per_ns.iter().map(|x| x * NS));
         solution.latency_ns.clone_from(&state.latency_ns);
         solution.background_carried = network.background_carried;
-        for matrix in [&mut solution.path_ns, &mut solution.marginal_ns] {
-            matrix.resize_with(system.nodes(), Vec::new);
-            matrix.iter_mut().for_each(|row| row.resize(system.nodes(), f64::NAN));
-        }
-        for from in 0..system.nodes() {
-            self.view_from(network, state, from);
-            for to in 0..system.nodes() {
-                let way = system.way(from, to);
-                let path = way.and_then(|way| {
-                    let excess = state.excess_ns[from * system.nodes() + to];
-                    Some(
-                        way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess,
-                    )
-                });
-                solution.path_ns[from][to] = path.unwrap_or(f64::NAN);
+        self.paths(&mut solution.path_ns, system, network, state);
+        size(&mut solution.marginal_ns, system.nodes());
+        for (from, paths) in solution.path_ns.iter().enumerate() {
+            for (to, path) in paths.iter().enumerate() {
                 let others = |way: &Way| {
                     weigh(&way.request, &adjoint.waited)
                         + weigh(&way.answer, &adjoint.waited)
                         + weigh(&way.probe_load, &adjoint.aside)
                 };
-                solution.marginal_ns[from][to] = path.zip(way).map_or(f64::NAN, |(own, way)| own + others(way));
+                solution.marginal_ns[from][to] = system.way(from, to).map_or(f64::NAN, |way| path + others(way));
             }
         }
         stations(solution, system, load, network, state);
+    }
+
+    /// Loaded latencies, ns, by accessing and answering node; NaN where there is no way.
+    pub fn paths(&mut self, paths: &mut Vec<Vec<f64>>, system: &MemorySystem, network: &Network, state: &State) {
+        size(paths, system.nodes());
+        for (from, paths) in paths.iter_mut().enumerate() {
+            self.view_from(network, state, from);
+            for (to, path) in paths.iter_mut().enumerate() {
+                let of = |way: &Way| {
+                    let excess = state.excess_ns[from * system.nodes() + to];
+                    Some(
+                        way.fixed_ns? + weigh(&way.request, &self.stretch) + weigh(&way.answer, &self.stretch) + excess,
+                    )
+                };
+                *path = system.way(from, to).and_then(of).unwrap_or(f64::NAN);
+            }
+        }
     }
 
     /// What accesses of the threads on `from` see at each station, on average over them; what a stranger's would where there are none.
@@ -73,6 +79,11 @@ impl Answer {
             }
         }
     }
+}
+
+fn size(matrix: &mut Vec<Vec<f64>>, nodes: usize) {
+    matrix.resize_with(nodes, Vec::new);
+    matrix.iter_mut().for_each(|row| row.resize(nodes, f64::NAN));
 }
 
 /// Sum of visits' service times, each times its station's value.

@@ -60,26 +60,34 @@ pub struct Draw {
 /// If a range reaches beyond what a machine can have.
 pub fn draws(machine: &Machine, count: usize, seed: u64) -> Result<Vec<Draw>, Problem> {
     let unknowns = unknowns(machine);
+    let ranges: Vec<(f64, f64)> = unknowns.iter().map(|unknown| (unknown.low, unknown.high)).collect();
+    latin_hypercube(&ranges, count, seed)
+        .into_iter()
+        .map(|values| {
+            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(values.iter().copied()).collect();
+            Ok(Draw { machine: machine.with_values(&set)?, values })
+        })
+        .collect()
+}
+
+/// `count` points, each with a value from each range (least and most, in the range's unit); of each range, one in each `count`-th part of it. The same for
+/// the same seed.
+#[must_use]
+pub fn latin_hypercube(ranges: &[(f64, f64)], count: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Random(seed);
-    let mut values = vec![Vec::with_capacity(unknowns.len()); count];
-    for unknown in &unknowns {
+    let mut points = vec![Vec::with_capacity(ranges.len()); count];
+    for (low, high) in ranges {
         let mut strata: Vec<usize> = (0..count).collect();
         // Fisher and Yates.
         for last in (1..count).rev() {
             strata.swap(last, (random.next() * (last + 1) as f64) as usize);
         }
-        for (draw, stratum) in values.iter_mut().zip(strata) {
+        for (point, stratum) in points.iter_mut().zip(strata) {
             let quantile = (stratum as f64 + random.next()) / count as f64;
-            draw.push(unknown.low + quantile * (unknown.high - unknown.low));
+            point.push(low + quantile * (high - low));
         }
     }
-    values
-        .into_iter()
-        .map(|values: Vec<f64>| {
-            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(values.iter().copied()).collect();
-            Ok(Draw { machine: machine.with_values(&set)?, values })
-        })
-        .collect()
+    points
 }
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).

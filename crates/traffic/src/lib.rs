@@ -26,7 +26,7 @@ mod state;
 mod system;
 mod ways;
 
-pub use ensemble::{Draw, draws, unknowns};
+pub use ensemble::{Draw, draws, latin_hypercube, unknowns};
 pub use error::TrafficError;
 pub use load::{Background, Class, Load};
 pub use metrics::{Imbalance, Metrics, metrics};

@@ -53,6 +53,7 @@ impl State {
     /// One step of the map: `image` becomes the logarithms of the next stretches; responses follow the stretches at once. Returns the greatest relative
     /// change of a response.
     pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) -> f64 {
+        self.wait_for_probes(system);
         self.throughputs(system, network);
         let mut change = 0.0f64;
         for (class, row) in network.rows.iter().enumerate() {
@@ -77,8 +78,8 @@ impl State {
         change
     }
 
-    /// What follows from the point: latencies, throughputs, open traffic.
-    pub fn throughputs(&mut self, system: &MemorySystem, network: &Network) {
+    /// What probes add at these stretches.
+    pub fn wait_for_probes(&mut self, system: &MemorySystem) {
         let nodes = system.nodes();
         if system.broadcasts() {
             for (pair, excess) in self.excess_ns.iter_mut().enumerate() {
@@ -86,6 +87,11 @@ impl State {
                 *excess = way.map_or(0.0, |way| probes::excess_ns(way, &self.stretch));
             }
         }
+    }
+
+    /// What follows from the point: latencies, throughputs, open traffic. Takes [`State::wait_for_probes`] as it is.
+    pub fn throughputs(&mut self, system: &MemorySystem, network: &Network) {
+        let nodes = system.nodes();
         self.open.copy_from_slice(&network.base);
         for (class, row) in network.rows.iter().enumerate() {
             let mut latency_ns = row.fixed_ns;
