@@ -38,7 +38,7 @@ print(f"{bound_ppm(after.samples) / 1e4:.3f} % of the accesses can be writes (95
 # %% So copies would not have to be kept equal. What would they gain, beside interleaving?
 for home in ("replicate", "interleave"):
     found = trace.whatif({site.name: home})
-    print(f"{home} {site.name}: {found['gain']:+.0%} ± {found['gain_margin']:.0%}, predicted", end="; ")
+    print(f"{home} {site.name}: {found['gain']:+.0%} ({found['gain_low']:+.0%} to {found['gain_high']:+.0%}), predicted", end="; ")
     print(f"local accesses {found['now']['total']['metrics']['local_access_ratio']:.0%}", end=" to ")
     print(f"{found['then']['total']['metrics']['local_access_ratio']:.0%}, {found['more_bytes'] >> 20} MiB more memory")
 

@@ -38,7 +38,7 @@ print(f"{len(pages)} pages hold objects of several threads on several nodes, one
 for home in ("local", "interleave"):
     found = trace.whatif({"*": home})
     then = found["then"]["total"]["metrics"]["local_access_ratio"]
-    print(f"{home}: {found['gain']:+.1%} ± {found['gain_margin']:.1%}, predicted; local accesses {then:.0%}")
+    print(f"{home}: {found['gain']:+.1%} ({found['gain_low']:+.1%} to {found['gain_high']:+.1%}), predicted; local accesses {then:.0%}")
 
 # %% Pictures.
 if given.pictures is not None:

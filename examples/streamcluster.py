@@ -47,7 +47,8 @@ for number, quarter in enumerate(quarters):
 for name in (block.name, "*"):
     found = trace.whatif({name: "interleave"})
     now, then = (found[when]["total"] for when in ("now", "then"))
-    print(f"interleave {'everything' if name == '*' else name}: {found['gain']:+.0%} ± {found['gain_margin']:.0%}, predicted; a memory access takes", end=" ")
+    what, gain = "everything" if name == "*" else name, f"{found['gain']:+.0%} ({found['gain_low']:+.0%} to {found['gain_high']:+.0%})"
+    print(f"interleave {what}: {gain}, predicted; a memory access takes", end=" ")
     print(f"{then['metrics']['memory_latency_ns']:.0f} instead of {now['metrics']['memory_latency_ns']:.0f} ns")
 
 # %% Pictures.

@@ -59,12 +59,17 @@ fn what_if_predicts_with_an_interval_and_names_what_it_set() {
         share("now"),
         share("then")
     );
-    let (gain, margin) = (found["gain"].as_f64().expect("a gain"), found["gain_margin"].as_f64().expect("a margin"));
+    let number = |name: &str| found[name].as_f64().expect("a number");
+    let (gain, low, high) = (number("gain"), number("gain_low"), number("gain_high"));
     let time = |when: &str| found[when]["run_time_ns"].as_f64().expect("a time");
-    assert!(
-        (gain - (time("now") / time("then") - 1.0)).abs() < 1e-9 && margin > 0.0 && margin < 0.2,
-        "{gain} ± {margin}"
-    );
+    assert!((gain - (time("now") / time("then") - 1.0)).abs() < 1e-9, "{gain}");
+    assert!(low < gain && gain < high && low > -0.5, "{gain} ({low} to {high})");
+    let sources = found["uncertainty"]["sources"].as_array().expect("a list");
+    let shares: f64 = sources.iter().filter_map(|source| source["share"].as_f64()).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "{sources:?}");
+    for place in ["samples", "program.own_work", "program.scattered_outstanding"] {
+        assert!(sources.iter().any(|source| source["place"] == place), "{place}: {sources:?}");
+    }
     let copies = json(&["whatif", &trace(), "--set", "*=replicate", "--json"]);
     let local = |when: &str| copies[when]["total"]["metrics"]["local_access_ratio"].as_f64().expect("a share");
     // What copies gain is theirs less what it takes to make them, which counts in so short a run.

@@ -15,8 +15,9 @@ use crate::estimate::Estimate;
 use crate::facts::{PAGE_BYTES, Page, SiteFacts};
 use crate::fixes::{FixKind, Shop, Wish};
 use crate::patterns::{Interest, Scene, why_unpriced};
-use crate::price::Priced;
-use crate::usage::index_of;
+use crate::price::{Priced, Pricer};
+use crate::uncertainty::Uncertainty;
+use crate::usage::{Usage, index_of};
 
 const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
                      write processes=pin or threads=pin";
@@ -189,6 +190,8 @@ pub struct Answer {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
+    /// Where the gain's interval comes from.
+    pub uncertainty: Uncertainty,
     /// Further bytes of memory that it needs.
     pub more_bytes: u64,
     /// Each wish in words, and the bytes of memory that it is about, where these are known.
@@ -201,29 +204,46 @@ impl Analysis<'_> {
     /// # Errors
     /// If the recording has no prices, or the machine cannot do it.
     pub fn what_if(&self, machine: &Machine, asks: &[Ask]) -> Result<Answer, WhatIfError> {
-        let sums = self.sum();
-        if sums.all.samples == 0 {
-            let why = "it holds no memory accesses, so nothing can be predicted; record with `--engine instrument`";
-            return Err(WhatIfError::Recording(why.to_owned()));
-        }
-        if let Some(why) = why_unpriced(self, &sums) {
-            return Err(WhatIfError::Recording(why.join(" ")));
-        }
+        self.check_priced()?;
         asks.iter().try_for_each(|ask| check(machine, ask))?;
         let (interest, groups) = self.interest(machine, asks);
         let scene = Scene::new(self, machine, &interest)?;
         let shop = Shop::new(&scene)?;
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
         let wishes: Vec<Wish> = asks.iter().zip(&groups).map(|(ask, groups)| wish(ask, groups, &facts)).collect();
-        let then = shop.then(&wishes.iter().collect::<Vec<_>>())?;
+        let then = shop.then(&wishes.iter().collect::<Vec<_>>(), true)?;
         let bytes = |(ask, wish): (&Ask, &Wish)| (ask.about != About::Nothing).then(|| wish.live_bytes());
+        let (gain, uncertainty) = shop.gain(&then);
         Ok(Answer {
             now: outlook(machine, shop.now()),
             then: outlook(machine, &then),
-            gain: shop.gain(&then),
-            more_bytes: wishes.iter().map(|wish| wish.fix(&scene, Estimate::default()).more_bytes).sum(),
+            gain,
+            uncertainty,
+            more_bytes: wishes.iter().map(|wish| wish.more_bytes(machine)).sum(),
             set: asks.iter().zip(&wishes).map(|both| (both.0.words.clone(), bytes(both))).collect(),
         })
+    }
+
+    /// Predicted run time of the program as it was recorded, ns: what [`Analysis::what_if`] compares a change with.
+    ///
+    /// # Errors
+    /// If the recording has no prices.
+    pub fn run_time_ns(&self, machine: &Machine) -> Result<f64, WhatIfError> {
+        self.check_priced()?;
+        let usage = Usage::of(self, machine, &[]);
+        Ok(Pricer::new(machine, &usage)?.now()?.run_ns)
+    }
+
+    fn check_priced(&self) -> Result<(), WhatIfError> {
+        let sums = self.sum();
+        if sums.all.samples == 0 {
+            let why = "it holds no memory accesses, so nothing can be predicted; record with `--engine instrument`";
+            return Err(WhatIfError::Recording(why.to_owned()));
+        }
+        match why_unpriced(self, &sums) {
+            Some(why) => Err(WhatIfError::Recording(why.join(" "))),
+            None => Ok(()),
+        }
     }
 
     /// What is to be looked at closely for these wishes, and the groups of each.

@@ -99,12 +99,13 @@ fn prediction(text: &str) -> Result<Prediction> {
     if let Ok(percent) = number.parse::<f64>()
         && percent.is_finite()
     {
-        return Ok(Prediction { gain: percent / 100.0, margin: None });
+        return Ok(Prediction { gain: percent / 100.0, interval: None });
     }
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
     let Some(gain) = value["gain"].as_f64() else {
         bail!("--prediction {text}: no \"gain\" in it; it should be what `numapilot whatif --json` printed");
     };
-    Ok(Prediction { gain, margin: value["gain_margin"].as_f64() })
+    let interval = value["gain_low"].as_f64().zip(value["gain_high"].as_f64());
+    Ok(Prediction { gain, interval })
 }

@@ -21,8 +21,8 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     if simulated && with_model {
         let machine = trace.machine().context("the trace holds no description of its machine")?;
         // The program as it was, by the function that prices findings and `whatif`.
-        let now = analysis.what_if(&machine, &[]).context("its run time cannot be predicted")?.now;
-        summary.time = Some(RunTime { ns: now.run_time_ns, source: TimeSource::Modelled });
+        let ns = analysis.run_time_ns(&machine).context("its run time cannot be predicted")?;
+        summary.time = Some(RunTime { ns, source: TimeSource::Modelled });
     }
     Ok(summary)
 }

@@ -66,8 +66,8 @@ pub struct ObjectChange {
 pub struct Prediction {
     /// Run time gained: before over after, minus one.
     pub gain: f64,
-    /// Half of its 95 % interval; `None` if none was given.
-    pub margin: Option<f64>,
+    /// Ends of its 95 % interval; `None` if none was given.
+    pub interval: Option<(f64, f64)>,
 }
 
 /// A prediction beside what came of it.
@@ -137,11 +137,12 @@ fn untold_gain(metrics: &[MetricChange]) -> f64 {
 }
 
 fn agrees(predicted: Prediction, found: Estimate, untold: f64) -> Option<bool> {
-    let margin = predicted.margin.unwrap_or(0.0) + untold;
-    if margin == 0.0 && found.is_exact() {
+    let (low, high) = predicted.interval.unwrap_or((predicted.gain, predicted.gain));
+    let (low, high) = (low - untold, high + untold);
+    if low == high && found.is_exact() {
         return None;
     }
-    Some(predicted.gain - margin <= found.high && predicted.gain + margin >= found.low)
+    Some(low <= found.high && high >= found.low)
 }
 
 fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChange> {

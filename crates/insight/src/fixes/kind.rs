@@ -6,6 +6,7 @@ use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use serde::Serialize;
 
 use crate::estimate::Estimate;
+use crate::uncertainty::Uncertainty;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,8 +77,9 @@ pub struct Fix {
     /// With these processes, and their nodes.
     pub processes: Vec<(ProcessIndex, NodeId)>,
     /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted.
-    /// Its interval holds a chosen margin ([`crate::MODEL_ERROR`]).
     pub gain: Estimate,
+    /// Where the gain's interval comes from.
+    pub uncertainty: Uncertainty,
     /// Further memory that it takes, bytes.
     pub more_bytes: u64,
 }

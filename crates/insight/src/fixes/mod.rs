@@ -1,7 +1,7 @@
 //! Fixes and their prices: what a fix does to the places of accesses or threads, run through the traffic model, against the program as it was.
 //!
-//! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and a chosen margin for the model's own
-//! error ([`MODEL_ERROR`]). `docs/patterns.md`, "Prices".
+//! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
+//! program's cores (an ensemble). `docs/patterns.md`, "Prices".
 
 pub(crate) mod costs;
 mod kind;
@@ -10,38 +10,50 @@ mod wish;
 pub use kind::{Fix, FixKind};
 pub(crate) use wish::Wish;
 
+use std::cell::RefCell;
+
 use numapilot_traffic::TrafficError;
 
 use crate::estimate::Estimate;
 use crate::patterns::Scene;
 use crate::price::{Change, Priced, Pricer, To};
+use crate::uncertainty::{Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
-
-/// Half width, as a share of a predicted gain, that is allowed for the model's simplicity. Chosen, not measured: `docs/patterns.md`, "Prices", lists
-/// the few predictions that were held against the simulator.
-pub const MODEL_ERROR: f64 = 0.3;
 
 /// Prices wishes against the program as it was.
 pub(crate) struct Shop<'a> {
     scene: &'a Scene<'a>,
     pricer: Pricer<'a>,
     now: Priced,
+    /// Several findings ask for the same.
+    priced: RefCell<Vec<(Wish, Fix)>>,
 }
 
 impl<'a> Shop<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
     pub fn new(scene: &'a Scene<'a>) -> Result<Shop<'a>, TrafficError> {
-        let pricer = Pricer::new(scene.machine, &scene.usage)?;
+        let pricer = Pricer::new(scene.machine, &scene.usage)?.with_ensemble()?;
         // Once more: rows may have been added since the scene's own.
         let now = pricer.now()?;
-        Ok(Shop { scene, pricer, now })
+        Ok(Shop { scene, pricer, now, priced: RefCell::default() })
     }
 
     /// The fix that a wish comes to.
     pub fn price(&self, wish: &Wish) -> Result<Fix, TrafficError> {
-        let then = self.then(&[wish])?;
-        Ok(wish.fix(self.scene, self.gain(&then)))
+        if let Some((_, fix)) = self.priced.borrow().iter().find(|(known, _)| known == wish) {
+            return Ok(fix.clone());
+        }
+        let then = self.then(&[wish], true)?;
+        let (gain, uncertainty) = self.gain(&then);
+        let fix = wish.fix(self.scene, gain, uncertainty);
+        self.priced.borrow_mut().push((wish.clone(), fix.clone()));
+        Ok(fix)
+    }
+
+    /// The gain of a wish without its interval, which takes most of the time.
+    pub fn value(&self, wish: &Wish) -> Result<f64, TrafficError> {
+        Ok(self.now.run_ns / self.then(&[wish], false)?.run_ns.max(1.0) - 1.0)
     }
 
     /// The program as it was.
@@ -49,8 +61,9 @@ impl<'a> Shop<'a> {
         &self.now
     }
 
-    /// The program with all these wishes granted; of two that concern the same memory, the later one is.
-    pub fn then(&self, wishes: &[&Wish]) -> Result<Priced, TrafficError> {
+    /// The program with all these wishes granted; of two that concern the same memory, the later one is. As each member of the ensemble has it, too, if
+    /// wanted.
+    pub fn then(&self, wishes: &[&Wish], by_members: bool) -> Result<Priced, TrafficError> {
         let even = self.even(|node| self.scene.machine.nodes()[node].has_memory());
         let near = self.even(|node| self.scene.machine.nodes()[node].has_memory() && self.scene.has_cpus(node));
         let weights: Vec<Vec<f64>> = wishes.iter().map(|wish| self.weights(wish)).collect();
@@ -86,18 +99,19 @@ impl<'a> Shop<'a> {
             }
         };
         let extra_ns = wishes.iter().map(|wish| wish.cost_ns(self.scene.machine)).sum();
-        self.pricer.price(&Change { to: &to, seat: &seat, extra_ns })
+        self.pricer.price(&Change { to: &to, seat: &seat, extra_ns }, by_members)
     }
 
-    /// How much faster, as a share of the new run time.
-    pub fn gain(&self, then: &Priced) -> Estimate {
+    /// How much faster, as a share of the new run time, and where its interval comes from.
+    pub fn gain(&self, then: &Priced) -> (Estimate, Uncertainty) {
         let of = |now: f64, then: f64| if then > 0.0 { now / then - 1.0 } else { 0.0 };
         let gain = of(self.now.run_ns, then.run_ns);
         let mut parts = then.parts_ns;
         parts.iter_mut().zip(&self.now.parts_ns).for_each(|(then, now)| *then = of(*now, *then));
         let sampled = Estimate::jackknife(gain, &parts).margin();
-        let half = (sampled.powi(2) + (MODEL_ERROR * gain).powi(2)).sqrt();
-        Estimate { value: gain, low: gain - half, high: gain + half }
+        let gains: Vec<f64> =
+            self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| of(*now, *then)).collect();
+        interval(gain, &gains, sampled, &self.pricer.members.open)
     }
 
     fn even(&self, is_in: impl Fn(usize) -> bool) -> Vec<f64> {

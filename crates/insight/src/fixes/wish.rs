@@ -9,6 +9,7 @@ use super::kind::{Fix, FixKind};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::patterns::Scene;
+use crate::uncertainty::Uncertainty;
 
 /// Most of what burdens a controller: sites are added until they make so much of it.
 const MOST_OF_A_CONTROLLER: f64 = 0.8;
@@ -18,7 +19,7 @@ const UNEVEN: f64 = 0.1;
 const WEIGHT_MAX: f64 = 10.0;
 
 /// What to do with what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wish {
     pub kind: FixKind,
     sites: Vec<SiteId>,
@@ -167,7 +168,7 @@ impl Wish {
     }
 
     /// The fix, at this price.
-    pub fn fix(&self, scene: &Scene<'_>, gain: Estimate) -> Fix {
+    pub fn fix(&self, scene: &Scene<'_>, gain: Estimate, uncertainty: Uncertainty) -> Fix {
         let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
         let threads = match self.kind {
             FixKind::PinThreads => (scene.seats.of_moved.iter().enumerate())
@@ -181,9 +182,13 @@ impl Wish {
             }
             _ => Vec::new(),
         };
-        // Every instance is copied, but no more than are live at one moment have copies then.
-        let more_bytes = if self.kind == FixKind::Replicate { copies_of(self.live_bytes, scene.machine) } else { 0 };
-        Fix { kind: self.kind.clone(), sites: self.sites.clone(), threads, processes, gain, more_bytes }
+        let more_bytes = self.more_bytes(scene.machine);
+        Fix { kind: self.kind.clone(), sites: self.sites.clone(), threads, processes, gain, uncertainty, more_bytes }
+    }
+
+    /// Further memory that it takes, bytes: every instance is copied, but no more than are live at one moment have copies then.
+    pub fn more_bytes(&self, machine: &Machine) -> u64 {
+        if self.kind == FixKind::Replicate { copies_of(self.live_bytes, machine) } else { 0 }
     }
 }
 

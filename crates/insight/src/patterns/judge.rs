@@ -71,9 +71,19 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         if matches!(draft.subject, Subject::Site(site) if unseen.iter().any(|unseen| unseen.site == site)) {
             continue;
         }
+        // Most drafts end here, before their intervals are computed.
+        let best =
+            draft.wishes.iter().map(|wish| shop.value(wish)).try_fold(0.0, |best: f64, gain| Ok(best.max(gain?)))?;
+        if best < MATERIAL {
+            dropped += 1;
+            continue;
+        }
         let finding = finding(&shop, draft)?;
         match finding.fixes.first() {
-            Some(fix) if fix.gain.value >= MATERIAL && fix.gain.low > 0.0 => findings.push(finding),
+            // Samples must surely show it. What machine and program leave open of the gain, its interval and the finding's confidence tell.
+            Some(fix) if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples) && fix.uncertainty.median > 0.0 => {
+                findings.push(finding);
+            }
             _ => dropped += 1,
         }
     }

@@ -161,6 +161,11 @@ impl Course {
         self.steps.push(Step { thread: thread as u32, to_ns, doing });
     }
 
+    /// Steps of a walk.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
     /// How long the run takes where each thread's work in each window takes so long (`[window * threads + thread]`, ns).
     pub fn walk(&self, work_ns: &[f64]) -> Walked {
         let mut now = vec![0.0_f64; self.threads];

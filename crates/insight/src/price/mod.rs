@@ -7,6 +7,8 @@
 //! gained where others are waited for is no gain. `docs/patterns.md`, "Prices", has the equations and how far they are from the simulator's results.
 
 pub(crate) mod course;
+mod ensemble;
+pub(crate) mod members;
 mod shrink;
 
 use std::borrow::Cow;
@@ -15,6 +17,7 @@ use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
 use self::course::Walked;
+use self::members::Members;
 use self::shrink::Threads;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
@@ -52,6 +55,8 @@ pub(crate) struct Priced {
     pub run_ns: f64,
     /// The same with each part of the samples left out.
     pub parts_ns: [f64; PARTS],
+    /// The same as each member of the ensemble has it ([`Pricer::with_ensemble`]).
+    pub members_ns: Vec<f64>,
     /// Threads' time, summed, ns.
     pub busy_ns: f64,
     /// Of this, waiting for memory.
@@ -80,6 +85,27 @@ pub(crate) struct Pricer<'a> {
     rows_of: Vec<Vec<u32>>,
     /// Sampled accesses of each row.
     weight: Vec<f64>,
+    pub members: Members,
+}
+
+/// A change, as the sums that every machine is asked about.
+struct Gathered {
+    sums: Sums,
+    /// By row: reads by answering node, then writes.
+    rows: Vec<Vec<f64>>,
+    /// By window.
+    lines: Vec<Vec<Line>>,
+    moves_threads: bool,
+    extra_ns: f64,
+}
+
+/// Times and latencies that agree with each other.
+#[derive(Clone)]
+struct Settled {
+    windows: Vec<Window>,
+    /// `[window * threads + thread]`, ns.
+    busy: Vec<f64>,
+    walked: Walked,
 }
 
 /// Sums of a change, laid out for the windows.
@@ -117,16 +143,67 @@ impl<'a> Pricer<'a> {
         for (cell, count) in &usage.cells {
             weight[cell.row as usize] += count;
         }
-        Ok(Pricer { machine, usage, system: MemorySystem::new(machine)?, rows_of, weight })
+        let system = MemorySystem::new(machine)?;
+        Ok(Pricer { machine, usage, system, rows_of, weight, members: Members::default() })
+    }
+
+    /// Prices each change for the members of an ensemble, too ([`members`]).
+    ///
+    /// # Errors
+    /// If a machine that this one could be lacks what the traffic model needs.
+    pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
+        self.members = Members::of(self.machine, self.usage)?;
+        Ok(self)
     }
 
     /// The program as it was.
     pub fn now(&self) -> Result<Priced, TrafficError> {
-        self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 })
+        self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 }, true)
     }
 
-    /// The program with a change.
-    pub fn price(&self, change: &Change<'_>) -> Result<Priced, TrafficError> {
+    /// The program with a change; if wanted `by_members`, too, which takes most of the time.
+    pub fn price(&self, change: &Change<'_>, by_members: bool) -> Result<Priced, TrafficError> {
+        let usage = self.usage;
+        let gathered = self.gather(change);
+        let recorded = Settled {
+            windows: vec![Window::default(); usage.windows],
+            busy: usage.paces.iter().map(|pace| pace.busy_ns).collect(),
+            walked: usage.course.walk(&usage.course.worked_ns),
+        };
+        let mut solver = Solver::default();
+        let settled = self.settle(&gathered, &recorded, &usage.paces, |_, window, load| {
+            let solution = solver.solve(&self.system, load)?;
+            window.path_ns.clone_from(&solution.path_ns);
+            window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
+            Ok(())
+        })?;
+        let members_ns = if by_members { self.members_ns(&gathered, &settled)? } else { Vec::new() };
+        let Settled { windows, busy, walked } = settled;
+        let lines = &gathered.lines;
+        let mut parts_ns = [0.0; PARTS];
+        for (part, ns) in parts_ns.iter_mut().enumerate() {
+            let rest = gathered.sums.without(part, &gathered.rows);
+            let threads = Threads::of(self, &rest);
+            let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
+            let memory = self.memory_ns(lines, &windows, &usage.paces, |line| Cow::Owned(shares(line)));
+            *ns = gathered.extra_ns + self.walk(&gathered, &usage.paces, &memory, &busy).end_ns;
+        }
+        let busy_ns: f64 = busy.iter().sum();
+        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
+        let (accesses, latency_ns) = self.traffic(lines, &windows);
+        Ok(Priced {
+            run_ns: gathered.extra_ns + walked.end_ns,
+            parts_ns,
+            members_ns,
+            busy_ns,
+            memory_ns: (busy_ns - own_ns).max(0.0),
+            accesses,
+            latency_ns,
+            windows,
+        })
+    }
+
+    fn gather(&self, change: &Change<'_>) -> Gathered {
         let usage = self.usage;
         let sums = self.sums(change);
         let rows = sums.all();
@@ -135,59 +212,68 @@ impl<'a> Pricer<'a> {
             (0..usage.windows).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
-        let mut solver = Solver::default();
-        let mut windows = vec![Window::default(); usage.windows];
-        let mut busy: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns).collect();
-        let mut walked = usage.course.walk(&usage.course.worked_ns);
+        Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
+    }
+
+    /// Computes latencies and times in turn, from `first` on, until they agree. `solve` fills a window's latencies.
+    fn settle(
+        &self,
+        gathered: &Gathered,
+        first: &Settled,
+        paces: &[Pace],
+        mut solve: impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
+    ) -> Result<Settled, TrafficError> {
+        let mut settled = first.clone();
         for _ in 0..ROUNDS {
-            let mut before_ns = 0.0;
-            for (window, lines) in lines.iter().enumerate() {
-                let of = window * usage.threads..(window + 1) * usage.threads;
-                let lasted_ns = walked.done_ns[window] - before_ns;
-                before_ns = walked.done_ns[window];
-                windows[window].lasted_ns = lasted_ns;
-                let load = self.load(lines, &usage.paces[of.clone()], &busy[of], lasted_ns);
-                if !load.classes.is_empty() {
-                    let solution = solver.solve(&self.system, &load)?;
-                    windows[window].path_ns.clone_from(&solution.path_ns);
-                    windows[window].stations = solution.stations.iter().map(|station| station.utilisation).collect();
-                }
-            }
-            let memory = self.memory_ns(&lines, &windows, |line| Cow::Borrowed(&line.shares));
-            usage.paces.iter().zip(&memory).zip(&mut busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
-            let old_ns = walked.end_ns;
-            walked = self.walk(&memory, moves_threads.then_some((&lines, &busy)));
-            if (walked.end_ns - old_ns).abs() <= SETTLED * old_ns {
+            let change = self.round(gathered, &mut settled, paces, &mut solve)?;
+            if change <= SETTLED {
                 break;
             }
         }
-        let run_ns = change.extra_ns + walked.end_ns;
-        let mut parts_ns = [run_ns; PARTS];
-        for (part, ns) in parts_ns.iter_mut().enumerate() {
-            let rest = sums.without(part, &rows);
-            let threads = Threads::of(self, &rest);
-            let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
-            let memory = self.memory_ns(&lines, &windows, |line| Cow::Owned(shares(line)));
-            *ns = change.extra_ns + self.walk(&memory, moves_threads.then_some((&lines, &busy))).end_ns;
-        }
-        let busy_ns: f64 = busy.iter().sum();
-        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
-        let (accesses, latency_ns) = self.traffic(&lines, &windows);
-        Ok(Priced { run_ns, parts_ns, busy_ns, memory_ns: (busy_ns - own_ns).max(0.0), accesses, latency_ns, windows })
+        Ok(settled)
     }
 
-    /// The course with the threads' work as long as their waiting for memory (`[window * threads + thread]`, ns) makes it. Where threads were given other
-    /// nodes, those of a node with more work than CPUs wait for each other, too.
-    fn walk(&self, memory_ns: &[f64], moved: Option<(&Vec<Vec<Line>>, &Vec<f64>)>) -> Walked {
+    /// One turn; by which share the run time changed.
+    fn round(
+        &self,
+        gathered: &Gathered,
+        settled: &mut Settled,
+        paces: &[Pace],
+        solve: &mut impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
+    ) -> Result<f64, TrafficError> {
+        let threads = self.usage.threads;
+        let mut before_ns = 0.0;
+        for (at, lines) in gathered.lines.iter().enumerate() {
+            let of = at * threads..(at + 1) * threads;
+            let window = &mut settled.windows[at];
+            window.lasted_ns = settled.walked.done_ns[at] - before_ns;
+            before_ns = settled.walked.done_ns[at];
+            let load = self.load(lines, &paces[of.clone()], &settled.busy[of], window.lasted_ns);
+            if !load.classes.is_empty() {
+                solve(at, window, &load)?;
+            }
+        }
+        let memory = self.memory_ns(&gathered.lines, &settled.windows, paces, |line| Cow::Borrowed(&line.shares));
+        paces.iter().zip(&memory).zip(&mut settled.busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
+        let old_ns = settled.walked.end_ns;
+        settled.walked = self.walk(gathered, paces, &memory, &settled.busy);
+        Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0))
+    }
+
+    /// The course with the threads' work as long as their own work and their waiting for memory (`[window * threads + thread]`, ns) makes it. Where threads
+    /// were given other nodes, those of a node with more work than CPUs wait for each other, too.
+    fn walk(&self, gathered: &Gathered, paces: &[Pace], memory_ns: &[f64], busy: &[f64]) -> Walked {
         let usage = self.usage;
-        let worked = &usage.course.worked_ns;
-        let work = |((pace, worked), memory): ((&Pace, &f64), &f64)| {
-            let charged_ns = pace.busy_ns - pace.own_ns;
-            (worked + pace.stretch * (memory - charged_ns)).max(0.0)
+        let work = |at: usize| {
+            let (was, is) = (&usage.paces[at], &paces[at]);
+            (usage.course.worked_ns[at] + was.stretch * (is.own_ns + memory_ns[at] - was.busy_ns)).max(0.0)
         };
-        let mut work_ns: Vec<f64> = usage.paces.iter().zip(worked).zip(memory_ns).map(work).collect();
+        let mut work_ns: Vec<f64> = (0..memory_ns.len()).map(work).collect();
         let walked = usage.course.walk(&work_ns);
-        let Some((lines, busy)) = moved else { return walked };
+        if !gathered.moves_threads {
+            return walked;
+        }
+        let lines = &gathered.lines;
         let mut before_ns = 0.0;
         for (window, lines) in lines.iter().enumerate() {
             let lasted_ns = walked.done_ns[window] - before_ns;
@@ -322,9 +408,15 @@ impl<'a> Pricer<'a> {
 
     /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
     /// the nearest that has some.
-    fn memory_ns(&self, lines: &[Vec<Line>], windows: &[Window], shares: impl Fn(&Line) -> Cow<'_, [f64]>) -> Vec<f64> {
+    fn memory_ns<'l>(
+        &self,
+        lines: &'l [Vec<Line>],
+        windows: &[Window],
+        paces: &[Pace],
+        shares: impl Fn(&'l Line) -> Cow<'l, [f64]>,
+    ) -> Vec<f64> {
         let usage = self.usage;
-        let mut latency: Vec<Option<f64>> = vec![None; usage.paces.len()];
+        let mut latency: Vec<Option<f64>> = vec![None; paces.len()];
         for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
             for line in lines {
                 let path = &windows[window].path_ns[line.from];
@@ -334,8 +426,8 @@ impl<'a> Pricer<'a> {
                 *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
             }
         }
-        let mut memory: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
-        for (at, pace) in usage.paces.iter().enumerate().filter(|(_, pace)| pace.accesses > 0.0) {
+        let mut memory: Vec<f64> = paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
+        for (at, pace) in paces.iter().enumerate().filter(|(_, pace)| pace.accesses > 0.0) {
             let (window, thread) = (at / usage.threads, at % usage.threads);
             let of = |window: usize| latency.get(window * usage.threads + thread).copied().flatten();
             let near = |away: usize| window.checked_sub(away).and_then(of).or_else(|| of(window + away));

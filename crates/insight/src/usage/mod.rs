@@ -75,6 +75,8 @@ pub(crate) struct Usage {
     /// `[window * threads + thread]`.
     pub paces: Vec<Pace>,
     pub course: Course,
+    /// Whether a simulated clock was charged for accesses and the program's own work, instead of the time being measured.
+    pub charged: bool,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
     /// Instances that are a group of their own.
@@ -98,6 +100,7 @@ impl Usage {
             cells: Vec::new(),
             paces: Vec::new(),
             course: Course::of(trace, window_ns, windows),
+            charged: trace.meta().simulated,
             sample_weight: 1.0,
             own_group: apart.iter().zip(trace.sites().len() as u32 + 1..).map(|(id, group)| (*id, group)).collect(),
             row_of: HashMap::new(),

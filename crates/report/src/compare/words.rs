@@ -5,6 +5,7 @@ use numapilot_insight::compare::{
     Change, ChangeVerdict, Comparison, MatchKind, Metric, ObjectChange, ObjectSummary, TimeSource,
 };
 
+use crate::findings::gain_span;
 use crate::simulation::signed_percent;
 use crate::units;
 
@@ -92,9 +93,9 @@ pub fn headline(comparison: &Comparison) -> String {
 /// The prediction beside the result.
 pub fn prediction(comparison: &Comparison) -> Option<String> {
     let judged = comparison.prediction?;
-    let margin = judged.predicted.margin.map_or_else(String::new, |margin| format!(" ± {:.1} %", margin * 100.0));
-    let bare = signed_percent(judged.predicted.gain);
-    let predicted = if margin.is_empty() { bare } else { format!("{}{margin}", bare.trim_end_matches(" %")) };
+    let value = judged.predicted.gain;
+    let span = |(low, high)| gain_span(&Estimate { value, low, high });
+    let predicted = judged.predicted.interval.map_or_else(|| signed_percent(value), span);
     Some(match (comparison.gain, judged.agrees) {
         (None, _) => format!("predicted {predicted}; run times cannot be compared"),
         (Some(gain), Some(true)) => format!("predicted {predicted}, found {}: they agree", signed(gain)),

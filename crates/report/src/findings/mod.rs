@@ -9,6 +9,7 @@ mod tests;
 
 pub use json::json;
 pub use text::text;
+pub(crate) use words::gain_span;
 pub(crate) use words::{evidence_words, nothing_words, subject_words};
 pub use words::{fix_words, gain_words};
 

@@ -66,13 +66,18 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
 /// `+93 % (65 to 121), predicted`.
 #[must_use]
 pub fn gain_words(gain: &Estimate) -> String {
+    format!("{}, predicted", gain_span(gain))
+}
+
+/// `+93 % (65 to 121)`.
+pub(crate) fn gain_span(gain: &Estimate) -> String {
     let percent = |share: f64| {
         let said = format!("{:.*}", usize::from(gain.value.abs() < 0.1), share * 100.0);
         // Rounded to nothing, it has no sign.
         if said.trim_start_matches(['-', '0', '.']).is_empty() { said.trim_start_matches('-').to_owned() } else { said }
     };
     let sign = if gain.value >= 0.0 { "+" } else { "" };
-    format!("{sign}{} % ({} to {}), predicted", percent(gain.value), percent(gain.low), percent(gain.high))
+    format!("{sign}{} % ({} to {})", percent(gain.value), percent(gain.low), percent(gain.high))
 }
 
 /// `0.6 ± 0.1 % of its accesses write`.

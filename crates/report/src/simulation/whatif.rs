@@ -2,22 +2,28 @@
 
 use std::fmt::Write;
 
-use numapilot_insight::Estimate;
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
+use numapilot_insight::{Estimate, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
-use super::{population, signed_percent};
+use super::population;
+use crate::findings::gain_span;
 use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
 
 /// What the interval of a prediction on the recording's own machine holds.
-const PRICED: &str = "The interval covers the sampling of accesses (jackknife over cache lines) and 30 % of the gain for the model's own error, which is \
-                      chosen, not measured (docs/patterns.md, \"Prices\"); not how another run would differ.";
+const PRICED: &str = "The 95 % interval covers the sampling of accesses and what is not known of the machine and of the program's cores; not how another \
+                      run would differ (docs/patterns.md, \"Interval\").";
 /// The same of a simulation on another machine.
 const SIMULATED: &str = "Simulated on another machine than the recording's: the interval covers the sampling of accesses (jackknife over cache lines); not \
                          the model's own error (docs/traffic-model.md), nor how another run would differ, nor the cost of making copies or moving pages.";
+
+/// What makes less of an interval's variance than this is left out of the text.
+const SOURCE_MIN: f64 = 0.05;
+/// Sources that are shown.
+const SOURCES_MAX: usize = 4;
 
 /// A prediction.
 #[derive(Clone, Debug)]
@@ -34,6 +40,8 @@ pub struct Prediction {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
+    /// Where the gain's interval comes from, if that is known.
+    pub uncertainty: Option<Uncertainty>,
     /// Further memory needed, bytes.
     pub more_bytes: u64,
     /// What the reader must know, in whole sentences: first what the interval holds.
@@ -59,6 +67,7 @@ impl Prediction {
             now: answer.now,
             then: answer.then,
             gain: answer.gain,
+            uncertainty: Some(answer.uncertainty),
             more_bytes: answer.more_bytes,
             notes: vec![PRICED.to_owned()],
         }
@@ -75,6 +84,7 @@ impl Prediction {
             now: outlook(&answer.now),
             then: outlook(&answer.then),
             gain: Estimate::jackknife(answer.gain(), &answer.gains_without),
+            uncertainty: None,
             more_bytes: answer.more_bytes,
             notes: std::iter::once(SIMULATED.to_owned()).chain(notes).collect(),
         }
@@ -85,7 +95,8 @@ impl Prediction {
     pub fn json(&self) -> Value {
         json!({
             "predicted": true, "program": self.program, "machine": self.machine, "set": self.set,
-            "gain": self.gain.value, "gain_margin": self.gain.margin(), "more_bytes": self.more_bytes,
+            "gain": self.gain.value, "gain_low": self.gain.low, "gain_high": self.gain.high, "uncertainty": self.uncertainty,
+            "more_bytes": self.more_bytes,
             "now": self.now, "then": self.then, "notes": self.notes,
         })
     }
@@ -108,14 +119,8 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let (now, then) = (&found.now, &found.then);
     let mut out = String::new();
     let verdict = if found.gain.value >= 0.0 { "faster" } else { "slower" };
-    let gain = signed_percent(found.gain.value);
-    let title = format!(
-        "{} on {}: {} ± {:.1} % ({verdict}), predicted",
-        found.program,
-        found.machine,
-        gain.trim_end_matches(" %"),
-        found.gain.margin() * 100.0,
-    );
+    let gain = gain_span(&found.gain);
+    let title = format!("{} on {}: {gain} ({verdict}), predicted", found.program, found.machine);
     let _ = writeln!(out, "{}", look.strong(&title));
     for line in &found.set {
         let _ = writeln!(out, "  {line}");
@@ -138,9 +143,40 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     if found.more_bytes > 0 {
         let _ = writeln!(out, "  needs {} more memory", units::bytes(found.more_bytes));
     }
+    if let Some(uncertainty) = &found.uncertainty {
+        out.push_str(&sources(uncertainty, look));
+    }
     out.push('\n');
     for line in found.notes.iter().flat_map(|note| wrap(note, look.width.saturating_sub(2))) {
         let _ = writeln!(out, "  {}", look.faint(&line));
     }
     out
+}
+
+/// Where the interval comes from, and what would narrow it.
+fn sources(uncertainty: &Uncertainty, look: Look) -> String {
+    let shown: Vec<&UncertaintySource> =
+        uncertainty.sources.iter().filter(|source| source.share >= SOURCE_MIN).take(SOURCES_MAX).collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new()
+        .column("THE INTERVAL COMES FROM", Align::Left)
+        .column("SHARE", Align::Right)
+        .column("WHAT NARROWS IT", Align::Left);
+    for source in shown {
+        let range = source.range.map_or_else(String::new, |(_, low, high)| format!(" ({})", range(low, high)));
+        table.row([format!("{}{range}", source.words), units::percent(source.share), source.narrowed_by.clone()]);
+    }
+    format!("\n{}", table.render(look, 2))
+}
+
+/// `4 to 17`, `6.4 G to 10.7 G`.
+fn range(low: f64, high: f64) -> String {
+    let plain = |value: f64| match value.abs() {
+        size if size >= 1e6 => format!("{:.1} G", value / 1e9),
+        size if size >= 10.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    };
+    format!("{} to {}", plain(low), plain(high))
 }

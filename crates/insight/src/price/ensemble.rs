@@ -1,0 +1,145 @@
+//! One change priced by every member of the ensemble.
+//!
+//! A member begins where the machine as described ended, which is near, so that few turns bring it to rest. Windows that are alike on the machine as
+//! described stay alike on one that differs a little: of those only the first is solved, and latencies of the others follow in proportion. Members are
+//! worked on in parts of one size, each from its own beginning, by as many threads as there are CPUs: what comes out hangs neither on their number nor on
+//! their order.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use numapilot_traffic::{Solver, TrafficError};
+
+use super::members::Member;
+use super::{Gathered, Pricer, Settled, Window};
+
+/// Turns of latencies and times, at most, and the relative change of the run time at which they end. Only an interval's ends hang on it.
+const ROUNDS: usize = 3;
+const SETTLED: f64 = 1e-3;
+/// Windows are alike whose latencies differ by no more than this, as a share, and whose stations' utilisations by no more, as a difference.
+const ALIKE: f64 = 0.05;
+/// Members that are worked on together.
+const PART: usize = 25;
+
+/// By window, and of it by pairs of nodes.
+type Latencies = Vec<Vec<Vec<f64>>>;
+
+impl Pricer<'_> {
+    /// What the run takes by each member, ns; `nominal`: what was found for the machine as described.
+    pub(super) fn members_ns(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<f64>, TrafficError> {
+        let leaders = leaders(&nominal.windows);
+        let parts: Vec<&[Member]> = self.members.all.chunks(PART).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            // Each part is taken by one thread: which, nobody needs to know.
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(part) = parts.get(at) else { break };
+                done.push((at, self.part_ns(gathered, nominal, &leaders, part)));
+            }
+            done
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+        let mut done = if threads < 2 {
+            work()
+        } else {
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let mut all = work();
+                for other in others {
+                    match other.join() {
+                        Ok(done) => all.extend(done),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                }
+                all
+            })
+        };
+        done.sort_by_key(|(at, _)| *at);
+        let mut all = Vec::with_capacity(self.members.all.len());
+        for (_, run_ns) in done {
+            all.extend(run_ns?);
+        }
+        Ok(all)
+    }
+
+    fn part_ns(
+        &self,
+        gathered: &Gathered,
+        nominal: &Settled,
+        leaders: &[usize],
+        part: &[Member],
+    ) -> Result<Vec<f64>, TrafficError> {
+        // Each window begins where it ended for the last member.
+        let mut solvers: Vec<Solver> = vec![Solver::default(); leaders.len()];
+        let mut over_nominal: Latencies = vec![Vec::new(); leaders.len()];
+        let mut paces = self.usage.paces.clone();
+        let mut run_ns = |member: &Member| {
+            member.core.paces(self.usage, &mut paces);
+            let mut settled = nominal.clone();
+            for _ in 0..ROUNDS {
+                let change = self.round(gathered, &mut settled, &paces, &mut |at, window, load| {
+                    let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
+                    if leader == at {
+                        over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, was);
+                    }
+                    let ratios = over_nominal[leader].iter().flatten();
+                    let paths = window.path_ns.iter_mut().flatten().zip(was.iter().flatten());
+                    paths.zip(ratios).for_each(|((path, was), ratio)| *path = was * ratio);
+                    Ok(())
+                })?;
+                if change <= SETTLED {
+                    break;
+                }
+            }
+            Ok(gathered.extra_ns + settled.walked.end_ns)
+        };
+        part.iter().map(&mut run_ns).collect()
+    }
+}
+
+fn over(ratios: &mut Vec<Vec<f64>>, paths: &[Vec<f64>], nominal: &[Vec<f64>]) {
+    ratios.resize_with(paths.len(), Vec::new);
+    for ((ratios, paths), nominal) in ratios.iter_mut().zip(paths).zip(nominal) {
+        ratios.clear();
+        ratios.extend(paths.iter().zip(nominal).map(|(path, nominal)| path / nominal));
+    }
+}
+
+/// By window: the first that is like it.
+fn leaders(windows: &[Window]) -> Vec<usize> {
+    let near = |a: f64, b: f64, scale: f64| (a.is_nan() && b.is_nan()) || (a - b).abs() <= ALIKE * scale;
+    let is_like = |a: &Window, b: &Window| {
+        let paths = || a.path_ns.iter().flatten().zip(b.path_ns.iter().flatten());
+        // Where nobody accesses memory there are no latencies.
+        a.path_ns.len() == b.path_ns.len()
+            && paths().all(|(a, b)| near(*a, *b, *a))
+            && a.stations.iter().zip(&b.stations).all(|(a, b)| near(*a, *b, 1.0))
+    };
+    let mut leading: Vec<usize> = Vec::new();
+    let of_window = |(at, window): (usize, &Window)| {
+        let known = leading.iter().copied().find(|&leader| is_like(&windows[leader], window));
+        known.unwrap_or_else(|| {
+            leading.push(at);
+            at
+        })
+    };
+    windows.iter().enumerate().map(of_window).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(latency_ns: f64, busy: f64) -> Window {
+        Window { lasted_ns: 1.0, path_ns: vec![vec![latency_ns, f64::NAN]], stations: vec![busy] }
+    }
+
+    #[test]
+    fn windows_that_are_alike_have_one_leader() {
+        let idle = Window::default();
+        let windows =
+            [window(100.0, 0.5), idle.clone(), window(104.0, 0.54), window(100.0, 0.6), window(120.0, 0.5), idle];
+        assert_eq!(leaders(&windows), [0, 1, 0, 3, 4, 1]);
+    }
+}

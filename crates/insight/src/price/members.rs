@@ -1,0 +1,189 @@
+//! What the machine and the program could be like where a recording does not tell: members of an ensemble, by each of which every change is priced.
+//!
+//! A member has a value for each unknown: the machine's ([`numapilot_traffic::unknowns`]), and how the program's cores work between their memory accesses
+//! ([`Core`]). Ranges come from published figures and from what processors can do; none is fitted to a program. `docs/patterns.md`, "Interval", has them.
+
+use numapilot_machine::{Machine, Unknown};
+use numapilot_traffic::{MemorySystem, TrafficError, latin_hypercube, unknowns};
+
+use crate::usage::Usage;
+use crate::usage::pace::Pace;
+
+/// Of all draws: the same each time, so that the same change has the same interval.
+const SEED: u64 = 1;
+/// Members, at most and at least.
+const MOST: usize = 200;
+const LEAST: usize = 40;
+/// What pricing one change by all members may take: work of the course and of the windows, in steps of some nanoseconds. Counted and not timed: intervals
+/// hang on no clock.
+const STEPS: usize = 40_000_000;
+/// Steps of one class's place at one station in a solution.
+const STEPS_OF_PLACE: usize = 40;
+
+/// Times the work of their own that a simulated clock charges. It charges 2 cycles an access; loads and stores are about 38 % of instructions, of which a
+/// core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
+const OWN_WORK: (f64, f64) = (0.5, 2.0);
+/// Scattered accesses that are outstanding at a time while a core waits. One, where each address comes from the last; more where they are independent, as
+/// far as the window of instructions (72 on K10, 224 on Skylake) and the registers for misses (8 and 12) reach.
+const SCATTERED: (f64, f64) = (1.0, 4.0);
+/// The same of streams, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
+/// an idle one.
+const STREAMED: (f64, f64) = (4.0, 17.0);
+/// What simulated clocks charge for both.
+const CHARGED_SCATTERED: f64 = 1.0;
+const CHARGED_STREAMED: f64 = 8.0;
+
+const OF_CLOCK: &str = "a recording on the real machine (`--engine pmu`, or perf's imported), whose clock is measured";
+const OF_NOTHING: &str = "nothing that this program measures";
+const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--machine` with what it writes";
+
+/// How cores work between and during memory accesses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Core {
+    /// Times what was charged for the program's own work.
+    own: f64,
+    scattered: f64,
+    streamed: f64,
+}
+
+impl Core {
+    /// The paces of a program on such cores.
+    pub fn paces(&self, usage: &Usage, paces: &mut [Pace]) {
+        for (pace, was) in paces.iter_mut().zip(&usage.paces) {
+            *pace = if usage.charged { self.charged(was) } else { self.measured(was) };
+        }
+    }
+
+    /// Where the clock was charged: own work and waiting are as long as such cores make them.
+    fn charged(&self, was: &Pace) -> Pace {
+        let was_ns = 1.0 - 1.0 / CHARGED_STREAMED;
+        let streamed = ((1.0 - 1.0 / was.outstanding) / was_ns).clamp(0.0, 1.0);
+        let of_one = |scattered: f64, stream: f64| (1.0 - streamed) / scattered + streamed / stream;
+        let more = of_one(CHARGED_SCATTERED, CHARGED_STREAMED) / of_one(self.scattered, self.streamed);
+        let (own_ns, memory_ns) = (was.own_ns * self.own, (was.busy_ns - was.own_ns) / more);
+        Pace { own_ns, busy_ns: own_ns + memory_ns, outstanding: was.outstanding * more, ..*was }
+    }
+
+    /// Where it was measured: what of the latencies overlaps was the program's own work.
+    fn measured(&self, was: &Pace) -> Pace {
+        let memory_ns = (was.busy_ns - was.own_ns) / self.scattered;
+        Pace { own_ns: was.busy_ns - memory_ns, outstanding: was.outstanding * self.scattered, ..*was }
+    }
+}
+
+/// One machine and program that it could be.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub system: MemorySystem,
+    pub core: Core,
+}
+
+/// Something that is not known.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    /// Its place in a model file, or `program.NAME`.
+    pub place: String,
+    pub words: &'static str,
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+    pub narrowed_by: &'static str,
+    /// What each member has.
+    pub values: Vec<f64>,
+}
+
+/// The ensemble.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members {
+    pub open: Vec<Open>,
+    pub all: Vec<Member>,
+}
+
+impl Members {
+    /// # Errors
+    /// If a machine that this one could be lacks what the traffic model needs.
+    pub fn of(machine: &Machine, usage: &Usage) -> Result<Members, TrafficError> {
+        let machine = &machine.clone().with_ranges_of_builtin();
+        let unknowns = unknowns(machine);
+        let mut open: Vec<Open> = unknowns.iter().map(of_machine).collect();
+        let core = cores(usage.charged);
+        open.extend(core.iter().cloned());
+        // Times something: as likely half as double.
+        let range = |at: usize, open: &Open| {
+            if at < unknowns.len() { (open.low, open.high) } else { (open.low.ln(), open.high.ln()) }
+        };
+        let ranges: Vec<(f64, f64)> = open.iter().enumerate().map(|(at, open)| range(at, open)).collect();
+        let mut all = Vec::new();
+        for point in latin_hypercube(&ranges, count(machine, usage), SEED) {
+            let (of_machine, of_core) = point.split_at(unknowns.len());
+            let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(of_machine.iter().copied()).collect();
+            // Ranges that reach beyond what a machine can have leave it as it is described.
+            let drawn = machine.with_values(&set).unwrap_or_else(|_| machine.clone());
+            let of_core: Vec<f64> = of_core.iter().map(|ln| ln.exp()).collect();
+            let of = |name: &str, default: f64| {
+                core.iter().position(|open| open.place == name).map_or(default, |at| of_core[at])
+            };
+            let core = Core {
+                own: of(OWN_PLACE, 1.0),
+                scattered: of(SCATTERED_PLACE, CHARGED_SCATTERED),
+                streamed: of(STREAMED_PLACE, CHARGED_STREAMED),
+            };
+            all.push(Member { system: MemorySystem::new(&drawn)?, core });
+            let values = of_machine.iter().chain(&of_core);
+            open.iter_mut().zip(values).for_each(|(open, value)| open.values.push(*value));
+        }
+        Ok(Members { open, all })
+    }
+}
+
+const OWN_PLACE: &str = "program.own_work";
+const SCATTERED_PLACE: &str = "program.scattered_outstanding";
+const STREAMED_PLACE: &str = "program.streamed_outstanding";
+
+/// What is not known of the program.
+fn cores(charged: bool) -> Vec<Open> {
+    let open = |place: &str, words, value, (low, high), narrowed_by| Open {
+        place: place.to_owned(),
+        words,
+        value,
+        low,
+        high,
+        narrowed_by,
+        values: Vec::new(),
+    };
+    let scattered = "scattered accesses that a core keeps outstanding";
+    if !charged {
+        return vec![open(SCATTERED_PLACE, scattered, CHARGED_SCATTERED, SCATTERED, OF_NOTHING)];
+    }
+    let own = "the program's own work between accesses, times what was charged";
+    let streamed = "accesses of streams that a core keeps outstanding";
+    vec![
+        open(OWN_PLACE, own, 1.0, OWN_WORK, OF_CLOCK),
+        open(SCATTERED_PLACE, scattered, CHARGED_SCATTERED, SCATTERED, OF_CLOCK),
+        open(STREAMED_PLACE, streamed, CHARGED_STREAMED, STREAMED, OF_CLOCK),
+    ]
+}
+
+fn of_machine(unknown: &Unknown) -> Open {
+    Open {
+        place: unknown.place.clone(),
+        words: unknown.words(),
+        value: unknown.value,
+        low: unknown.low,
+        high: unknown.high,
+        narrowed_by: OF_MEASURE,
+        values: Vec::new(),
+    }
+}
+
+/// How many members there is time for.
+fn count(machine: &Machine, usage: &Usage) -> usize {
+    let nodes = machine.nodes().len();
+    let places = nodes * (nodes + machine.links().len());
+    let of_windows = usage.windows * places * STEPS_OF_PLACE + usage.rows.len() * 2 * nodes;
+    let of_one = MEMBER_TURNS * (of_windows + usage.course.len() + usage.paces.len());
+    (STEPS / of_one.max(1)).clamp(LEAST, MOST)
+}
+
+/// Turns that a member takes, about.
+const MEMBER_TURNS: usize = 2;

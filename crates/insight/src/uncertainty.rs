@@ -1,0 +1,202 @@
+//! Where the interval of a price comes from: the sampling of accesses, and what the ensemble's members make of what is not known.
+//!
+//! The gain of each member is taken to scatter as that of the machine as described does when other accesses are sampled: in proportion, since what a
+//! sample says of the places of accesses is the same for all members. Where the sampling alone leaves open whether there is a gain, parts that cancel are
+//! behind it, and it scatters by as much for each. `docs/patterns.md`, "Interval".
+
+use serde::Serialize;
+
+use crate::estimate::Estimate;
+use crate::price::members::Open;
+
+/// Quantiles of the interval that every price has, and of the narrower one beside it.
+const ENDS: (f64, f64) = (0.025, 0.975);
+const LIKELY: (f64, f64) = (0.05, 0.95);
+/// Of each member, so many values stand for what sampling adds.
+const SCATTER: usize = 20;
+
+/// What an interval is made of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Uncertainty {
+    /// Median of the ensemble's gains. The value itself is that of the machine and the program as described.
+    pub median: f64,
+    /// Ends of the 90 % interval.
+    pub likely: (f64, f64),
+    /// Half of the 95 % interval that the sampling alone gives.
+    pub of_samples: f64,
+    /// Members of the ensemble.
+    pub members: usize,
+    /// Where the width comes from, what makes most of it first.
+    pub sources: Vec<Source>,
+}
+
+/// One thing that is not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Source {
+    /// Its place in a model file, `program.NAME`, or `samples`.
+    pub place: String,
+    /// What it is.
+    pub words: String,
+    /// What is taken, the least and the most that it may be, in its own unit; `None` of the samples.
+    pub range: Option<(f64, f64, f64)>,
+    /// Share of the gain's variance (squared rank correlation with it, of first order).
+    pub share: f64,
+    /// What would narrow it.
+    pub narrowed_by: String,
+}
+
+/// A gain with its interval, and what it is made of. `value`: of the machine and program as described; `gains`: of each member; `sampled`: half of the
+/// sampling's 95 % interval.
+pub(crate) fn interval(value: f64, gains: &[f64], sampled: f64, open: &[Open]) -> (Estimate, Uncertainty) {
+    let mut sorted = scattered(value, gains, sampled);
+    sorted.sort_by(f64::total_cmp);
+    // The value is one of what may be, with the scatter of its own.
+    let gain = Estimate {
+        value,
+        low: quantile(&sorted, ENDS.0).min(value - sampled),
+        high: quantile(&sorted, ENDS.1).max(value + sampled),
+    };
+    let uncertainty = Uncertainty {
+        median: quantile(&sorted, 0.5),
+        likely: (quantile(&sorted, LIKELY.0), quantile(&sorted, LIKELY.1)),
+        of_samples: sampled,
+        members: gains.len(),
+        sources: sources(gains, sampled, open),
+    };
+    (gain, uncertainty)
+}
+
+/// Gains of members, each with what sampling adds.
+fn scattered(value: f64, gains: &[f64], sampled: f64) -> Vec<f64> {
+    let mut members: Vec<f64> = gains.iter().copied().filter(|gain| gain.is_finite()).collect();
+    if members.is_empty() {
+        members.push(value);
+    }
+    let is_sure = sampled < value.abs();
+    let scatter: Vec<f64> =
+        (0..SCATTER).map(|at| sampled * student_4((at as f64 + 0.5) / SCATTER as f64) / student_4(ENDS.1)).collect();
+    let of_member = |gain: f64| {
+        let scale = if is_sure { (gain / value).abs() } else { 1.0 };
+        scatter.iter().map(move |add| gain + scale * add)
+    };
+    members.into_iter().flat_map(of_member).collect()
+}
+
+/// Quantile of Student's t for 4 degrees of freedom, which the jackknife over five parts has: it has a closed form (Shaw, Journal of Computational
+/// Finance 9(4), 2006).
+fn student_4(share: f64) -> f64 {
+    let root = (4.0 * share * (1.0 - share)).sqrt();
+    let square = 4.0 * ((root.acos() / 3.0).cos() / root - 1.0);
+    square.max(0.0).sqrt().copysign(share - 0.5)
+}
+
+/// Of sorted values, between the two nearest.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = share * (sorted.len() - 1) as f64;
+    let (low, part) = (at as usize, at.fract());
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + part * (sorted[high] - sorted[low])
+}
+
+fn sources(gains: &[f64], sampled: f64, open: &[Open]) -> Vec<Source> {
+    let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let modelled = gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / gains.len().max(1) as f64;
+    let of_samples = (sampled / student_4(ENDS.1)).powi(2);
+    let all = modelled + of_samples;
+    if all <= 0.0 || !all.is_finite() {
+        return Vec::new();
+    }
+    let ranked = ranks(gains);
+    let squares: Vec<f64> = open.iter().map(|open| correlation(&ranks(&open.values), &ranked).powi(2)).collect();
+    let explained: f64 = squares.iter().sum();
+    let of_open = |(open, square): (&Open, &f64)| Source {
+        place: open.place.clone(),
+        words: open.words.to_owned(),
+        range: Some((open.value, open.low, open.high)),
+        share: modelled / all * square / explained.max(f64::MIN_POSITIVE),
+        narrowed_by: open.narrowed_by.to_owned(),
+    };
+    let mut sources: Vec<Source> = open.iter().zip(&squares).map(of_open).collect();
+    sources.push(Source {
+        place: "samples".to_owned(),
+        words: "the sampling of accesses".to_owned(),
+        range: None,
+        share: of_samples / all,
+        narrowed_by: "a longer recording, or more samples (`record --rate`)".to_owned(),
+    });
+    sources.sort_by(|a, b| b.share.total_cmp(&a.share));
+    sources
+}
+
+/// Places in order, from 0.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    for (rank, at) in order.into_iter().enumerate() {
+        ranks[at] = rank as f64;
+    }
+    ranks
+}
+
+/// Of two lists of ranks (Spearman).
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = (a.len() as f64 - 1.0) / 2.0;
+    let product: f64 = a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum();
+    let square: f64 = a.iter().map(|a| (a - mean).powi(2)).sum();
+    if square > 0.0 { product / square } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(place: &str, values: Vec<f64>) -> Open {
+        Open { place: place.to_owned(), words: "", value: 0.5, low: 0.0, high: 1.0, narrowed_by: "", values }
+    }
+
+    #[test]
+    fn an_interval_holds_what_the_members_say_and_what_was_sampled() {
+        let gains: Vec<f64> = (0..=200).map(|member| f64::from(member) / 200.0).collect();
+        let (gain, told) = interval(0.5, &gains, 0.0, &[]);
+        assert!((gain.low - 0.025).abs() < 1e-12 && (gain.high - 0.975).abs() < 1e-12, "{gain:?}");
+        assert!((told.median - 0.5).abs() < 1e-12 && (told.likely.0 - 0.05).abs() < 1e-12, "{told:?}");
+        let (wider, more) = interval(0.5, &gains, 0.475, &[]);
+        assert!(wider.low < gain.low && wider.high > gain.high + 0.3, "{wider:?}");
+        // In proportion: what surely gains by every member and by the samples, surely gains.
+        assert!(wider.low > 0.0 && more.likely.0 > wider.low && more.likely.1 < wider.high, "{more:?}");
+        // At the end of what members say.
+        let (gain, _) = interval(-0.1, &gains, 0.0, &[]);
+        assert!((gain.low, gain.value) == (-0.1, -0.1) && gain.high > 0.97, "{gain:?}");
+        // No gain by the samples: they scatter by as much for each.
+        let (doubtful, _) = interval(0.1, &gains, 0.2, &[]);
+        assert!(doubtful.low <= -0.1 && doubtful.high > 1.0, "{doubtful:?}");
+    }
+
+    #[test]
+    fn students_quantiles_are_those_of_the_tables() {
+        for (share, t) in [(0.5, 0.0), (0.75, 0.7407), (0.95, 2.1318), (0.975, 2.7764), (0.025, -2.7764)] {
+            assert!((student_4(share) - t).abs() < 1e-4, "{share}: {}", student_4(share));
+        }
+    }
+
+    #[test]
+    fn the_width_comes_from_what_moves_the_gain() {
+        let count = 100;
+        let moves: Vec<f64> = (0..count).map(f64::from).collect();
+        // In another order, which has nothing to do with the first.
+        let idle: Vec<f64> = (0..count).map(|member| f64::from(member * 37 % count)).collect();
+        let gains: Vec<f64> = moves.iter().map(|value| -value / 50.0).collect();
+        let (_, told) = interval(-1.0, &gains, 0.01, &[open("idle", idle), open("moves", moves)]);
+        assert_eq!(told.sources[0].place, "moves");
+        assert!(told.sources[0].share > 0.9, "{told:?}");
+        let all: f64 = told.sources.iter().map(|source| source.share).sum();
+        assert!((all - 1.0).abs() < 1e-9, "{told:?}");
+    }
+
+    #[test]
+    fn nothing_known_to_vary_leaves_a_point() {
+        let (gain, told) = interval(0.2, &[], 0.0, &[]);
+        assert!(gain.is_exact() && told.sources.is_empty() && told.median == 0.2);
+    }
+}
