@@ -129,6 +129,50 @@ def fixes(study, published):
     return rows
 
 
+@dataclass
+class Predicted:
+    """A published gain beside its prediction. `published`: the gain, or the sign where only that is known; gains are fractions."""
+
+    program: str
+    what: str
+    machine: str
+    published: float | str
+    median: float
+    low: float
+    high: float
+    sign_agrees: bool
+    source: str
+    comes_from: str
+
+    @property
+    def inside(self):
+        """Whether the 90 % interval holds the published gain; None where only a sign is published."""
+        return None if isinstance(self.published, str) else self.low <= self.published <= self.high
+
+    @property
+    def error(self):
+        return None if isinstance(self.published, str) else self.median - self.published
+
+
+def predictions(study, published):
+    """Every published gain that `whatif` can be asked for, beside its prediction."""
+    within, rows = published["unchanged"]["within"], []
+    for kind in ("figure", "sign", "fix"):
+        for entry in published[kind]:
+            for (ask, value), what in zip(plan.asked(kind, entry), (entry.get("fix", EVERYTHING), EVERYTHING)):
+                if ask not in study.predicted:
+                    continue
+                answer = study.predicted[ask]
+                told = answer["uncertainty"]
+                ours = sign_of(told["median"], within)
+                agrees = sign_agrees(value if isinstance(value, str) else sign_of(value, within), ours)
+                sources = told["sources"][:2]
+                comes_from = "; ".join(f"{source['words']} {100 * source['share']:.0f} %" for source in sources)
+                low, high = told["likely"]
+                rows.append(Predicted(entry["program"], what, ask.machine, value, told["median"], low, high, agrees, entry["source"], comes_from))
+    return rows
+
+
 def is_far(row, published):
     """Whether a figure is further off than published.toml lets go without a word."""
     if row.error is None:

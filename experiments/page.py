@@ -54,6 +54,30 @@ def comparisons(rows):
     return table(["program", "policy or fix", "what", "published", "ours (simulated)", "error, points", "sign agrees", "source"], shown)
 
 
+def predictions_part(rows):
+    """Published gains beside predictions with their intervals, and how good these are over all."""
+    shown = []
+    for row in rows:
+        published = row.published if isinstance(row.published, str) else f"{percent(row.published, digits=1)} %"
+        inside = {None: "", True: "yes", False: "**no**"}[row.inside]
+        interval = f"{percent(row.low, digits=1)} to {percent(row.high, digits=1)}"
+        cells = [f"`{row.program}`", row.what, row.machine, published, percent(row.median, digits=1), interval, inside]
+        shown.append([*cells, "yes" if row.sign_agrees else "**no**", row.source, row.comes_from])
+    head = ["program", "fix", "machine", "published", "median, %", "90 % interval", "inside", "sign agrees", "source", "the width comes from"]
+    known = [row for row in rows if row.inside is not None]
+    lines = [table(head, shown)]
+    if known:
+        inside = sum(row.inside for row in known)
+        error = sum(abs(row.error) for row in known) / len(known)
+        width = sum(row.high - row.low for row in known) / len(known)
+        signs = sum(row.sign_agrees for row in rows)
+        lines.append(
+            f"{inside} of {len(known)} published gains lie inside their 90 % interval; the medians' mean absolute error is\n"
+            f"{100 * error:.1f} points, the intervals' mean width {100 * width:.1f} points (a wide net catches all); {signs} of {len(rows)} signs are right.\n"
+        )
+    return lines
+
+
 def gains_table(runs, policies):
     """Gains of every policy, with the best one in bold."""
     others = [policy for policy in policies if policy != plan.BASE]
@@ -149,6 +173,14 @@ def page(study, published, failures, binary_hash, pictures):
     if fixes:
         heading = f"## MemProf's case studies\n\nMachine `{plan.MEMPROF_MACHINE}`; main parts repeated {study.repeat} times.\n"
         parts += [heading, *picture("case-studies"), comparisons(fixes)]
+    if predicted := judge.predictions(study, published):
+        parts += [
+            "## Published gains, predicted\n",
+            "What `whatif` says of recordings of the programs as they were, on the machine that is named: median and 90 % interval of the ensemble, which\n"
+            "carries what is not known of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run\n"
+            "is not among these.\n",
+            *predictions_part(predicted),
+        ]
     if rows or fixes:
         missed = [f"* {line}" for line in judge.missed(study, published)]
         within, far = published["unchanged"]["within"], published["missed"]

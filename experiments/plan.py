@@ -43,6 +43,42 @@ class Job:
     description: str = ""
 
 
+@dataclass(frozen=True)
+class Ask:
+    """One `numapilot whatif`: of a recording of a program and variant on a machine."""
+
+    program: str
+    variant: str
+    machine: str
+    sets: tuple
+
+    @property
+    def label(self):
+        return "/".join([self.machine, self.program, " ".join(self.sets).replace("*", "all")])
+
+
+INTERLEAVE = ("*=interleave",)
+
+
+def asked(kind, entry):
+    """What published statements of a kind can be predicted: what is asked, what it gains. A policy that decides while programs run cannot."""
+    if kind == "fix":
+        return [(ask_of(kind, entry, tuple(entry["set"])), entry["gain"]), (ask_of(kind, entry, INTERLEAVE), entry["interleave"])]
+    if entry["policy"] != "interleave" or entry.get("metric", "gain") != "gain":
+        return []
+    return [(ask_of(kind, entry, INTERLEAVE), entry.get("value", entry.get("sign")))]
+
+
+def ask_of(kind, entry, sets):
+    return Ask(entry["program"], PROGRAMS[entry["program"]], MEMPROF_MACHINE if kind == "fix" else MACHINE, sets)
+
+
+def asks(programs, published):
+    """Everything that is predicted."""
+    entries = [(kind, entry) for kind in ("figure", "sign", "fix") for entry in published[kind] if entry["program"] in programs]
+    return [ask for kind, entry in entries for ask, _ in asked(kind, entry)]
+
+
 def synthetic_names():
     return sorted(name[:-5] for name in os.listdir(SYNTHETIC) if name.endswith(".toml"))
 
@@ -69,9 +105,10 @@ def jobs(programs, policies, seconds, repeat, with_synthetic):
 
 
 class Study:
-    """All results, by what they answer. `results`: the answers of `simulate --json` by label."""
+    """All results, by what they answer. `results`: the answers of `simulate --json` by label; `predicted`: those of `whatif --json`."""
 
-    def __init__(self, results, policies, seconds, repeat):
+    def __init__(self, results, policies, seconds, repeat, predicted=None):
+        self.predicted = predicted or {}
         self.policies, self.seconds, self.repeat = policies, seconds, repeat
         runs = {label: {run["policy"]: Run(run) for run in answer["runs"]} for label, answer in results.items()}
         self.programs = {name: runs[f"program/{name}"] for name in PROGRAMS if f"program/{name}" in runs}

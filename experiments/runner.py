@@ -43,12 +43,13 @@ class Lab:
         known = {line.split()[0] for line in run([self.numapilot, "simulate", "--list"]).splitlines() if line[:1].strip()}
         return plan.POLICIES + [plan.OPTIMUM] * (plan.OPTIMUM in known)
 
-    def trace(self, job):
-        return os.path.join(self.out, "traces", f"{job.program}-{job.variant}.numatrace")
+    def trace(self, job, machine=plan.MACHINE):
+        of_machine = "" if machine == plan.MACHINE else f"-{machine}"
+        return os.path.join(self.out, "traces", f"{job.program}-{job.variant}{of_machine}.numatrace")
 
-    def record(self, job):
+    def record(self, job, machine=plan.MACHINE):
         """Once; the program verifies itself. Recordings run one at a time, as they use all cores."""
-        trace = self.trace(job)
+        trace = self.trace(job, machine)
         if os.path.exists(os.path.join(trace, "meta.json")):
             return
         program = os.path.join(self.workloads, job.program)
@@ -57,11 +58,11 @@ class Lab:
         os.makedirs(os.path.dirname(trace), exist_ok=True)
         unfinished = trace.replace(".numatrace", "-unfinished.numatrace")
         shutil.rmtree(unfinished, ignore_errors=True)
-        options = ["--quiet", "--machine", plan.MACHINE, "--rate", RATE_HZ, "-o", unfinished]
+        options = ["--quiet", "--machine", machine, "--rate", RATE_HZ, "-o", unfinished]
         begun = time.monotonic()
         run([self.numapilot, "record", *options, "--", program, "--variant", job.variant], cwd=self.out)
         os.replace(unfinished, trace)
-        self.say(f"recorded {job.program}, {job.variant}: {time.monotonic() - begun:.0f} s")
+        self.say(f"recorded {job.program}, {job.variant}, on {machine}: {time.monotonic() - begun:.0f} s")
 
     def say(self, text):
         with self.said:
@@ -72,17 +73,53 @@ class Lab:
         source = job.description or os.path.join(self.trace(job), "meta.json")
         return {"binary": self.binary_hash, "options": list(job.options), "input": files.hash_of(source)}
 
+    @staticmethod
+    def kept(path, key):
+        """The last run's answer, if nothing has changed since."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            return kept["answer"] if kept["key"] == key else None
+        except (OSError, ValueError, KeyError):
+            return None  # Absent, or from another version: made anew.
+
+    def predict(self, ask):
+        """The answer of one `whatif`."""
+        self.record(ask, ask.machine)
+        trace = self.trace(ask, ask.machine)
+        path = os.path.join(self.out, "predicted", f"{ask.label}.json")
+        key = {"binary": self.binary_hash, "sets": list(ask.sets), "input": files.hash_of(os.path.join(trace, "meta.json"))}
+        answer = self.kept(path, key)
+        if answer is None:
+            sets = [part for one in ask.sets for part in ("--set", one)]
+            printed = run([self.numapilot, "whatif", trace, "--json", *sets])
+            try:
+                whole = json.loads(printed)
+                answer = {part: whole[part] for part in ("gain", "gain_low", "gain_high", "uncertainty")}
+            except (ValueError, KeyError) as error:
+                raise Failed(f"{ask.label}: not an answer of `numapilot whatif --json`: {error!r}") from error
+            files.write(path, json.dumps({"key": key, "answer": answer}))
+        return answer
+
+    def predictions(self, asks):
+        """Answers by what was asked, and what failed."""
+        answers, failures = {}, []
+        for ask in asks:
+            try:
+                answers[ask] = self.predict(ask)
+            except Failed as error:
+                failures.append(str(error))
+        for failure in failures:
+            self.say(f"experiments: {failure}")
+        return answers, failures
+
     def simulate(self, job):
         """The answer of one simulation, without its series over time; from the last run if nothing has changed since."""
         path = os.path.join(self.out, "simulated", f"{job.label}.json")
         key = self.key(job)
-        try:
-            with open(path, encoding="utf-8") as file:
-                kept = json.load(file)
-            if kept["key"] == key:
-                return kept["answer"]
-        except (OSError, ValueError, KeyError):
-            pass  # Absent, or from another version: made anew.
+        answer = self.kept(path, key)
+        if answer is not None:
+            return answer
         begun = time.monotonic()
         printed = run([self.numapilot, "simulate", job.description or self.trace(job), *job.options, "--json", "--quiet"])
         try:

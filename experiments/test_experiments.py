@@ -109,6 +109,39 @@ class Judgement(unittest.TestCase):
                 self.assertIn(entry.get("policy", plan.BASE), plan.POLICIES)
 
 
+def prediction(median, low, high):
+    source = {"place": "program.own_work", "words": "own work", "range": [1, 0.5, 2], "share": 0.75, "narrowed_by": ""}
+    return {"gain": median, "gain_low": low, "gain_high": high, "uncertainty": {"median": median, "likely": [low, high], "sources": [source]}}
+
+
+class Predictions(unittest.TestCase):
+    published = judge.load(os.path.join(FOLDER, "published.toml"))
+
+    def test_each_published_gain_of_a_placement_is_asked_for_and_none_of_a_daemon(self):
+        asked = plan.asks(list(plan.PROGRAMS), self.published)
+        gains = [entry for entry in self.published["figure"] if entry["metric"] == "gain" and entry["policy"] == "interleave"]
+        signs = [entry for entry in self.published["sign"] if entry["policy"] == "interleave"]
+        self.assertEqual(len(asked), len(gains) + len(signs) + 2 * len(self.published["fix"]))
+
+    def test_what_lies_outside_is_said(self):
+        # Published: +37 % by one array interleaved, +33 % by everything.
+        block, everything = plan.asks(["streamcluster"], self.published)[-2:]
+        predicted = {block: prediction(0.60, 0.30, 0.90), everything: prediction(0.60, 0.40, 0.80)}
+        rows = judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published)
+        self.assertEqual([row.inside for row in rows], [True, False])
+        self.assertAlmostEqual(rows[1].error, 0.27)
+        text = "\n".join(page.predictions_part(rows))
+        self.assertIn("1 of 2 published gains lie inside their 90 % interval; the medians' mean absolute error is\n25.0 points", text)
+        self.assertIn("mean width 50.0 points", text)
+        self.assertIn("own work 75 %", text)
+
+    def test_a_sign_is_judged_by_the_median(self):
+        [ask] = plan.asks(["cg"], self.published)
+        for median, agrees in ((-0.2, True), (0.0, False), (0.2, False)):
+            [row] = judge.predictions(plan.Study({}, [], 5.0, 3, {ask: prediction(median, -0.5, 0.5)}), self.published)
+            self.assertEqual((row.sign_agrees, row.inside), (agrees, None))
+
+
 class Shown(unittest.TestCase):
     def test_page_and_plots(self):
         speeds = {policy: 1.0 + index / 4 for index, policy in enumerate(plan.POLICIES)}
