@@ -154,7 +154,7 @@ fn a_chase_from_a_node_to_anothers_memory_goes_there() {
     let topology = Topology::symmetric(4);
     let mut command = Command::new(BINARY);
     command
-        .args(["measure", "--json", "--quiet", "--only", "latency", "--cpu-nodes", "1", "--nodes", "2", "--for", "1s"])
+        .args(["measure", "--json", "--quiet", "--only", "latency", "--cpu-nodes", "1", "--nodes", "2", "--for", "6s"])
         .args(SMALL);
     let lab = Lab::new(topology.clone()).truth(TruthOptions::default());
     let mut outcome = lab.run(&command).expect("a guest").expect_success();
@@ -163,7 +163,7 @@ fn a_chase_from_a_node_to_anothers_memory_goes_there() {
     let counts = &truth.regions[0].cpus[cpu as usize];
     let there = counts.nodes[2].loads;
     eprintln!("{}: CPU {cpu} made {there} loads from node 2 among {} accesses", outcome.how, counts.accesses);
-    // The rest is the program's own: its stack, what it reads of /proc.
+    // The rest is the program's own: its stack, what it reads of /proc. That is as much on a busy host, where the chase gets less far in its time.
     assert!(there > 100_000 && there * 4 > counts.accesses * 3, "{there} of {}", counts.accesses);
 }
 
