@@ -6,6 +6,7 @@ mod compare;
 mod measure;
 mod query;
 mod run;
+mod selftest;
 mod service;
 mod watch;
 
@@ -37,6 +38,8 @@ pub use query::QueryArgs;
 pub use run::PlanArgs;
 pub use run::PolicyArgs;
 pub use run::RunArgs;
+pub use selftest::SelftestArgs;
+pub use selftest::SelftestPart;
 pub use service::CtlArgs;
 pub use service::CtlCommand;
 pub use service::ExplainArgs;
@@ -74,6 +77,8 @@ pub enum Command {
     Measure(Box<MeasureArgs>),
     /// Say which engines work here, and for each that does not why, and what to do about it
     Doctor(DoctorArgs),
+    /// Check what numapilot claims about hardware, on this machine
+    Selftest(Box<SelftestArgs>),
     /// Record a program: its memory accesses, objects, threads and page homes
     Record(Box<RecordArgs>),
     /// Make a trace of what `perf mem record` or `perf record -d` recorded

@@ -292,16 +292,8 @@ fn fit_of(machine: &Machine, system: &MemorySystem, curve: &Curve) -> Option<Pai
     let at_full = curve.points.last()?;
     let Model { from, to: home, nodes } = Model::of(machine, curve.from, to)?;
     let (mut reads, mut writes) = (vec![0.0; nodes], vec![0.0; nodes]);
-    let usage = curve.kernel.usage();
-    let lines = (usage.reads + usage.writes) as f64;
-    // What is read and then written is one access of the model.
-    let updated = if matches!(curve.kernel, Kernel::Mix1To1 | Kernel::Mix2To1 | Kernel::Mix3To1) {
-        usage.writes as f64
-    } else {
-        0.0
-    };
-    reads[home] = (usage.reads as f64 - updated) / (lines - updated);
-    writes[home] = usage.writes as f64 / (lines - updated);
+    let (_, write_share) = curve.kernel.model_accesses();
+    (reads[home], writes[home]) = (1.0 - write_share, write_share);
     let mut only = vec![0.0; nodes];
     only[home] = 1.0;
     let class = |threads: f64, outstanding: f64, think_ns: f64| {

@@ -173,6 +173,17 @@ impl Kernel {
         8 * (usage.reads + usage.writes)
     }
 
+    /// What the traffic model takes a kernel for: memory accesses per line of each array, and the share of them that write. What is read and written in
+    /// place (the mixes) is one access; so is a line that is written after the cache has read it.
+    #[must_use]
+    pub fn model_accesses(self) -> (f64, f64) {
+        let usage = self.usage();
+        let in_place = matches!(self, Kernel::Mix1To1 | Kernel::Mix2To1 | Kernel::Mix3To1);
+        let updated = if in_place { usage.writes } else { 0 };
+        let accesses = (usage.reads + usage.writes - updated) as f64;
+        (accesses, usage.writes as f64 / accesses)
+    }
+
     /// Bytes that pass the memory controller for each element, if the caches read every line before they write it.
     #[must_use]
     pub fn traffic_per_element(self) -> usize {
@@ -355,6 +366,15 @@ mod tests {
             assert_eq!(Kernel::from_word(kernel.word()), Some(kernel));
         }
         assert_eq!(Kernel::from_word("daxpy"), None);
+    }
+
+    #[test]
+    fn the_model_sees_one_access_per_line_that_is_updated_in_place() {
+        assert_eq!(Kernel::Read.model_accesses(), (1.0, 0.0));
+        assert_eq!(Kernel::Write.model_accesses(), (1.0, 1.0));
+        assert_eq!(Kernel::Triad.model_accesses(), (3.0, 1.0 / 3.0));
+        assert_eq!(Kernel::Mix1To1.model_accesses(), (1.0, 1.0));
+        assert_eq!(Kernel::Mix2To1.model_accesses(), (2.0, 0.5));
     }
 
     #[test]

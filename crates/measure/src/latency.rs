@@ -97,6 +97,11 @@ impl Chase {
         Ok(Chase { start: base.cast(), slots })
     }
 
+    /// A slot of the ring.
+    pub fn start(&self) -> *mut libc::c_void {
+        self.start
+    }
+
     /// Chases on a CPU for this long; nanoseconds per load.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //! machine model of what it found. `docs/measure.md` says how, and what each number means.
 //!
 //! One direction: [`Permit`] (what this process may use) and [`Options`] go into a pure [`Plan`]; [`run`] carries it out and returns [`Results`], plain
-//! data; [`calibrate`] fits the traffic model to them. Memory is bound to its node and shown to be there (`move_pages`) before it is timed. What disturbs a
+//! data; [`calibrate`] fits the traffic model to them. [`run_together`] runs memory-bound programs side by side, for whoever holds that model against what
+//! they do to one another. Memory is bound to its node and shown to be there (`move_pages`) before it is timed. What disturbs a
 //! measurement (stolen time, preemption, a changing clock) is told beside the figure, never averaged into it.
 
 mod bandwidth;
@@ -25,6 +26,7 @@ mod region;
 mod results;
 mod run;
 mod stats;
+mod together;
 
 pub use calibrate::Calibration;
 pub use calibrate::Latencies;
@@ -61,4 +63,10 @@ pub use results::Target;
 pub use results::Walk;
 pub use run::Progress;
 pub use run::run;
+pub use stats::Better;
 pub use stats::Spread;
+pub use together::Activity;
+pub use together::Program;
+pub use together::Seat;
+pub use together::Slice;
+pub use together::run_together;

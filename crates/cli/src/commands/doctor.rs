@@ -17,6 +17,7 @@ pub fn run(arguments: &DoctorArgs) -> Result<ExitCode> {
         output::print_json(&json!({ "facts": facts, "engines": diagnosis.engines }))?;
     } else {
         output::print(&doctor::text(&diagnosis, output::look(&arguments.look).width))?;
+        output::print("Whether what they say is true here: numapilot selftest\n")?;
     }
     Ok(if diagnosis.can_record_accesses() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -23,6 +23,7 @@ mod query;
 mod record;
 mod report;
 mod run;
+mod selftest;
 mod served;
 mod shell;
 mod simulate;
@@ -46,6 +47,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Measure(arguments) => measure::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Import(arguments) => import::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),

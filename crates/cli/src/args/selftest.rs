@@ -1,0 +1,49 @@
+//! `numapilot selftest`.
+
+use clap::Args;
+use clap::ValueEnum;
+use numapilot_selftest::engines::truth::Order;
+
+use super::LookArgs;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SelftestPart {
+    /// Pages lie where memory policies put them
+    Placement,
+    /// Recordings name the right object, home node and accessor
+    Engines,
+    /// Idle latencies rise with the firmware's distances
+    LatencyOrder,
+    /// The traffic model predicts how programs slow one another down
+    Contention,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  numapilot selftest
+  numapilot selftest --quick
+  numapilot selftest --only placement,engines
+  numapilot selftest --json > selftest.json             to attach to a bug report
+
+It changes nothing on the machine; for `contention` it keeps all CPUs busy for half a minute, and wants them for itself.
+The exit status is 0 if something was judged and nothing failed, 1 if something failed, 4 if nothing could be judged (docs/selftest.md).")]
+pub struct SelftestArgs {
+    /// Only these parts
+    #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',')]
+    pub only: Vec<SelftestPart>,
+    /// Fewer programs and rounds, and a shorter measurement
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON: every figure and verdict, and the model that was measured
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Be the program that the engines record, and print what it did (OWNER_CPU:READER_CPU:BYTES:PASSES)
+    #[arg(long, hide = true, conflicts_with_all = ["only", "quick", "json"])]
+    pub worker: Option<Order>,
+    #[command(flatten)]
+    pub look: LookArgs,
+}

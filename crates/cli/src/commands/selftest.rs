@@ -1,0 +1,67 @@
+//! `numapilot selftest`: what numapilot claims about hardware, checked on this machine.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use numapilot_machine::Machine;
+use numapilot_selftest::engines::truth;
+use numapilot_selftest::{Options, Part, Progress, SelfTest, text};
+use numapilot_sources::doctor;
+
+use crate::args::{SelftestArgs, SelftestPart};
+use crate::output;
+
+/// Runs the parts, prints what came of them.
+pub fn run(arguments: &SelftestArgs) -> Result<ExitCode> {
+    if let Some(order) = &arguments.worker {
+        let truth = truth::carry_out(order).map_err(|reason| anyhow!(reason))?;
+        output::print(&format!("{}\n", serde_json::to_string(&truth).context("JSON")?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let machine = Machine::live()?;
+    let diagnosis = doctor::diagnose(&doctor::probe());
+    let options = Options {
+        parts: parts(&arguments.only),
+        is_quick: arguments.quick,
+        executable: std::env::current_exe().context("numapilot's own executable")?,
+    };
+    let bar = progress(arguments.quiet);
+    let mut on_step = |step: Progress| bar.set_message(format!("{}: {}", step.part.word(), step.now));
+    let parts = numapilot_selftest::run(&machine, &diagnosis, &options, &mut on_step);
+    bar.finish_and_clear();
+    let host = diagnosis.host.into_iter().map(|(label, text)| (label.to_owned(), text)).collect();
+    let all = SelfTest::new(env!("CARGO_PKG_VERSION"), host, parts);
+    if arguments.json {
+        output::print_json(&serde_json::to_value(&all).context("JSON")?)?;
+    } else {
+        output::print(&text::render(&all, output::look(&arguments.look)))?;
+    }
+    Ok(ExitCode::from(all.exit_status()))
+}
+
+/// Those that were named, or all.
+fn parts(only: &[SelftestPart]) -> std::collections::BTreeSet<Part> {
+    if only.is_empty() {
+        return Part::ALL.into();
+    }
+    let part = |part: &SelftestPart| match part {
+        SelftestPart::Placement => Part::Placement,
+        SelftestPart::Engines => Part::Engines,
+        SelftestPart::LatencyOrder => Part::LatencyOrder,
+        SelftestPart::Contention => Part::Contention,
+    };
+    only.iter().map(part).collect()
+}
+
+/// One line on standard error that says what is done now.
+fn progress(is_quiet: bool) -> ProgressBar {
+    if is_quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}

@@ -1,0 +1,357 @@
+//! Memory-bound programs side by side: each with CPUs and memory of its own, started together, slice after slice; how many memory accesses each makes per
+//! second. The same loops as in the measurements, so that a model of the machine can be held against what such programs do to one another.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use numapilot_machine::{CpuId, NodeId};
+
+use crate::bandwidth::Meeting;
+use crate::disturbance::involuntary_switches;
+use crate::error::MeasureError;
+use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel, chase};
+use crate::latency::Chase;
+use crate::options::Pages;
+use crate::pin::pin;
+use crate::region::{Region, Wanted};
+use crate::results::{Target, Walk};
+
+/// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
+const BLOCK: usize = 16 * CHUNK;
+/// Bytes of a line, as the traffic model counts accesses.
+const LINE: usize = 64;
+/// A slice in which a thread began later than the first by more than this share of it was none of all programs together.
+const LATE_SHARE: f64 = 0.05;
+
+/// What a program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Activity {
+    /// A chase through random lines: each load waits for the one before.
+    Chase,
+    /// A bandwidth kernel.
+    Stream(Kernel),
+    /// Some loads of a chase, then a block of reading, in turn.
+    Mixed,
+}
+
+impl Activity {
+    /// Its name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Activity::Chase => "chase",
+            Activity::Stream(kernel) => kernel.word(),
+            Activity::Mixed => "mixed",
+        }
+    }
+
+    /// Share of its memory accesses that write.
+    #[must_use]
+    pub fn write_share(self) -> f64 {
+        match self {
+            Activity::Chase | Activity::Mixed => 0.0,
+            Activity::Stream(kernel) => kernel.model_accesses().1,
+        }
+    }
+}
+
+/// Where a program runs, and where its memory is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seat {
+    /// Node of the memory.
+    pub memory: NodeId,
+    /// CPUs, a thread on each.
+    pub cpus: Vec<CpuId>,
+    /// Bytes of its arrays, and again of its chases, all threads together.
+    pub bytes: usize,
+    /// Pages.
+    pub pages: Pages,
+    /// Bytes of a large page.
+    pub large_page_bytes: usize,
+    /// Whether the machine has but one node with memory, so that binding can be done without.
+    pub single_node: bool,
+    /// Bytes of a cache line.
+    pub line_bytes: usize,
+}
+
+/// A seat with its memory, ready to run any [`Activity`].
+#[derive(Debug)]
+pub struct Program {
+    cpus: Vec<CpuId>,
+    arrays: Region,
+    chases: Vec<Chase>,
+    /// Holds the rings that `chases` go through.
+    rings: Region,
+}
+
+/// One program during one slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slice {
+    /// Memory accesses per second, all its threads together, as the traffic model counts them.
+    pub per_s: f64,
+    /// Whether a thread of any of the programs lost its CPU, or began late.
+    pub is_disturbed: bool,
+}
+
+impl Program {
+    /// Takes the memory, shows that it is where it should be, and lays the chases.
+    ///
+    /// # Errors
+    /// No memory, no right to bind it, it is not where it should be, or a CPU is gone.
+    pub fn new(seat: &Seat) -> Result<Program, MeasureError> {
+        let target = Target::Node(seat.memory);
+        let region = |purpose| {
+            Region::new(&Wanted {
+                bytes: seat.bytes.max(seat.cpus.len() * 3 * BLOCK * size_of::<f64>()),
+                target: &target,
+                pages: seat.pages,
+                large_page_bytes: seat.large_page_bytes,
+                single_node: seat.single_node,
+                fillers: &seat.cpus,
+                purpose,
+            })
+        };
+        let (mut arrays, rings) = (region("arrays")?, region("a chase")?);
+        // Numbers, so that no kernel meets what is none, or too small to be fast.
+        arrays.as_doubles().fill(1.0);
+        let share = rings.bytes() / seat.cpus.len().max(1) / 4096 * 4096;
+        let mut chases = Vec::new();
+        for (index, cpu) in seat.cpus.iter().enumerate() {
+            let base = rings.base().wrapping_add(index * share);
+            // SAFETY: parts of a region are disjoint and aligned to a page; the region lives as long as the chases and nobody writes to it.
+            let laid = unsafe { Chase::lay(base, share, Walk::Random, seat.line_bytes, 1 + index as u64, &[*cpu]) };
+            chases.push(laid?);
+        }
+        Ok(Program { cpus: seat.cpus.clone(), arrays, chases, rings })
+    }
+
+    /// Share of its memory in large pages, where the kernel tells.
+    #[must_use]
+    pub fn large_share(&self) -> Option<f64> {
+        self.arrays.large_share.zip(self.rings.large_share).map(|(arrays, rings)| arrays.min(rings))
+    }
+
+    /// How many threads it has.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn workers(&mut self, activity: Activity) -> Vec<Worker<'_>> {
+        let length = self.arrays.bytes() / size_of::<f64>() / self.cpus.len().max(1) / (3 * BLOCK) * BLOCK;
+        let parts = self.arrays.as_doubles().chunks_exact_mut(3 * length);
+        let threads = parts.zip(&self.cpus).zip(&self.chases);
+        threads
+            .map(|((part, cpu), chase)| {
+                let (a, rest) = part.split_at_mut(length);
+                let (b, c) = rest.split_at_mut(length);
+                Worker { cpu: *cpu, activity, arrays: Arrays { each: [a, b, c] }, block: 0, at: chase.start() }
+            })
+            .collect()
+    }
+}
+
+/// One thread's work.
+struct Worker<'a> {
+    cpu: CpuId,
+    activity: Activity,
+    arrays: Arrays<'a>,
+    block: usize,
+    at: *mut libc::c_void,
+}
+
+// SAFETY: `at` is a place in a ring of the program that the worker borrows; only this worker follows it, and nobody writes to it.
+unsafe impl Send for Worker<'_> {}
+
+impl Worker<'_> {
+    /// Some microseconds of work; how many memory accesses it was.
+    fn step(&mut self, isa: Isa) -> f64 {
+        match self.activity {
+            Activity::Chase => self.chase(),
+            Activity::Stream(kernel) => self.stream(isa, kernel),
+            Activity::Mixed => self.chase() + self.stream(isa, Kernel::Read),
+        }
+    }
+
+    fn chase(&mut self) -> f64 {
+        // SAFETY: a slot of a ring that `Chase::lay` made, and so is every one after it.
+        self.at = unsafe { chase(self.at, CHASE_UNROLL) };
+        CHASE_UNROLL as f64
+    }
+
+    fn stream(&mut self, isa: Isa, kernel: Kernel) -> f64 {
+        self.arrays.run_part(isa, kernel, self.block * BLOCK..(self.block + 1) * BLOCK);
+        self.block += 1;
+        if (self.block + 1) * BLOCK > self.arrays.each[0].len() {
+            self.block = 0;
+            // Kernels of one array go through all three.
+            self.arrays.each.rotate_left(1);
+        }
+        kernel.model_accesses().0 * (BLOCK * size_of::<f64>() / LINE) as f64
+    }
+}
+
+/// What one thread did in one slice.
+#[derive(Clone, Copy, Debug)]
+struct Stint {
+    program: usize,
+    began: Duration,
+    per_s: f64,
+    lost_cpu: bool,
+}
+
+/// Runs programs at the same time on their CPUs: `slices` times, from a common start, each for `slice`. A slice before the first one warms up and does not
+/// count. The answer has, for each program, one entry per slice.
+///
+/// # Errors
+/// A CPU is gone.
+pub fn run_together(
+    programs: &mut [(&mut Program, Activity)],
+    slice: Duration,
+    slices: usize,
+) -> Result<Vec<Vec<Slice>>, MeasureError> {
+    let isa = Isa::best();
+    let count = programs.len();
+    let mut workers: Vec<(usize, Worker<'_>)> = Vec::new();
+    for (index, (program, activity)) in programs.iter_mut().enumerate() {
+        workers.extend(program.workers(*activity).into_iter().map(|worker| (index, worker)));
+    }
+    let meet = Meeting::new(workers.len());
+    let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(vec![Vec::new(); slices + 1]);
+    let origin = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|(program, mut worker)| {
+                let (meet, stints) = (&meet, &stints);
+                scope.spawn(move || {
+                    if let Err(error) = pin(worker.cpu) {
+                        meet.stop();
+                        return Err(error);
+                    }
+                    for index in 0..=slices {
+                        if !meet.wait(|| true) {
+                            break;
+                        }
+                        let stint = work(&mut worker, program, (isa, slice, origin));
+                        stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[index].push(stint);
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let ended: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        ended.into_iter().try_for_each(|thread| match thread {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    let stints = stints.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(gather(&stints[1..], count, slice))
+}
+
+/// One slice of one thread.
+fn work(worker: &mut Worker<'_>, program: usize, (isa, slice, origin): (Isa, Duration, Instant)) -> Stint {
+    let (began, switches) = (Instant::now(), involuntary_switches());
+    let mut accesses = 0.0;
+    loop {
+        accesses += worker.step(isa);
+        let elapsed = began.elapsed();
+        if elapsed >= slice {
+            let per_s = accesses / elapsed.as_secs_f64();
+            let lost_cpu = involuntary_switches() != switches;
+            return Stint { program, began: began.saturating_duration_since(origin), per_s, lost_cpu };
+        }
+    }
+}
+
+/// Threads' slices to programs'.
+fn gather(slices: &[Vec<Stint>], programs: usize, slice: Duration) -> Vec<Vec<Slice>> {
+    let mut out = vec![Vec::with_capacity(slices.len()); programs];
+    for stints in slices {
+        let first = stints.iter().map(|stint| stint.began).min().unwrap_or_default();
+        let late = |stint: &Stint| (stint.began - first).as_secs_f64() > LATE_SHARE * slice.as_secs_f64();
+        let is_disturbed = stints.iter().any(|stint| stint.lost_cpu || late(stint));
+        for (index, program) in out.iter_mut().enumerate() {
+            let per_s = stints.iter().filter(|stint| stint.program == index).map(|stint| stint.per_s).sum();
+            program.push(Slice { per_s, is_disturbed });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    //! Programs on the CPUs of this process, and slices put together.
+
+    use super::*;
+
+    #[test]
+    fn every_activity_runs_alone_and_beside_another() {
+        let permit = crate::Permit::of_this_process();
+        let cpus: Vec<CpuId> = permit.cpus.iter().copied().collect();
+        let memory = *permit.memory_nodes.iter().next().expect("a node");
+        let seat = |cpu: CpuId| Seat {
+            memory,
+            cpus: vec![cpu],
+            bytes: 1 << 20,
+            pages: Pages::Base,
+            large_page_bytes: 2 << 20,
+            single_node: true,
+            line_bytes: 64,
+        };
+        let mut first = Program::new(&seat(cpus[0])).expect("memory");
+        let mut second = Program::new(&seat(cpus[cpus.len() - 1])).expect("memory");
+        assert_eq!((first.threads(), first.large_share().is_none_or(|share| share <= 1.0)), (1, true));
+        let slice = Duration::from_micros(200);
+        for activity in
+            [Activity::Chase, Activity::Stream(Kernel::Triad), Activity::Stream(Kernel::Write), Activity::Mixed]
+        {
+            let alone = run_together(&mut [(&mut first, activity)], slice, 3).expect("CPUs");
+            assert!(alone.len() == 1 && alone[0].len() == 3 && alone[0].iter().all(|slice| slice.per_s > 0.0));
+            let both = [(&mut first, activity), (&mut second, Activity::Stream(Kernel::Read))];
+            let both = run_together(&mut { both }, slice, 3).expect("CPUs");
+            assert!(both.len() == 2 && both.iter().flatten().all(|slice| slice.per_s > 0.0), "{both:?}");
+            assert!(both[0].iter().zip(&both[1]).all(|(a, b)| a.is_disturbed == b.is_disturbed), "of all at once");
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_gone_is_an_error_and_nobody_waits_for_it() {
+        let permit = crate::Permit::of_this_process();
+        let cpu = *permit.cpus.iter().next().expect("a CPU");
+        let memory = *permit.memory_nodes.iter().next().expect("a node");
+        let seat = Seat {
+            memory,
+            cpus: vec![cpu],
+            bytes: 1 << 18,
+            pages: Pages::Base,
+            large_page_bytes: 2 << 20,
+            single_node: true,
+            line_bytes: 64,
+        };
+        let mut there = Program::new(&seat).expect("memory");
+        let mut gone = Program::new(&seat).expect("memory");
+        gone.cpus = vec![CpuId(8190)];
+        let both = &mut [(&mut there, Activity::Chase), (&mut gone, Activity::Chase)];
+        let answer = run_together(both, Duration::from_micros(100), 2);
+        assert!(matches!(answer, Err(MeasureError::Pin { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn threads_add_up_and_a_late_one_disturbs_all() {
+        let stint = |program, began_us, per_s| Stint {
+            program,
+            began: Duration::from_micros(began_us),
+            per_s,
+            lost_cpu: false,
+        };
+        let slices = [
+            vec![stint(0, 10, 5.0), stint(0, 11, 6.0), stint(1, 12, 1.0)],
+            vec![stint(0, 10, 5.0), stint(0, 90, 6.0), stint(1, 12, 1.0)],
+        ];
+        let gathered = gather(&slices, 2, Duration::from_millis(1));
+        let of = |per_s, is_disturbed| Slice { per_s, is_disturbed };
+        assert_eq!(gathered, [vec![of(11.0, false), of(11.0, true)], vec![of(1.0, false), of(1.0, true)]]);
+    }
+}

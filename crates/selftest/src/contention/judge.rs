@@ -1,0 +1,153 @@
+//! The verdict on the predictions: pure, from the rows.
+
+use super::{Medians, Row};
+use crate::outcome::Check;
+
+/// What the median error may be.
+pub const ERROR_MAX: f64 = 0.10;
+/// With more of the slices disturbed than this, it was the machine's other load that was measured.
+const DISTURBED_MAX: f64 = 0.5;
+/// What the check is called.
+pub const NAME: &str = "predicted slow-down of programs that run together";
+
+/// Medians over all members; `None` where there are none.
+#[must_use]
+pub fn medians(rows: &[Row]) -> Option<Medians> {
+    let of = |value: fn(&super::Member) -> f64| {
+        let values: Vec<f64> = rows.iter().flat_map(|row| &row.members).map(value).collect();
+        median(values)
+    };
+    Some(Medians {
+        error: of(super::Member::error)?,
+        baseline_error: of(super::Member::baseline_error)?,
+        effect: of(super::Member::effect)?,
+        spread: of(|member| member.spread)?,
+    })
+}
+
+/// The middle of these values (of an even number, halfway between the two); `None` of none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
+    }
+}
+
+/// Passes where the median error is at most [`ERROR_MAX`]. Not judged where the rounds differ by more than the programs slow one another down: then
+/// neither a good prediction nor a bad one would show.
+#[must_use]
+pub fn judge(rows: &[Row]) -> Check {
+    let Some(medians) = medians(rows) else {
+        return Check::not_judged(NAME, "no programs could be run side by side here");
+    };
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let disturbed = rows.iter().map(|row| row.disturbed_share).sum::<f64>() / rows.len() as f64;
+    let check = if disturbed > DISTURBED_MAX {
+        let words = format!(
+            "the machine was too busy: in {} of the slices a program lost its CPU to another; run it again when the machine is quieter",
+            percent(disturbed)
+        );
+        Check::not_judged(NAME, words)
+    } else if medians.spread > medians.effect {
+        let words = if medians.spread > ERROR_MAX {
+            format!(
+                "the machine was too busy: repeated runs differ by {}, more than the programs slow one another down ({}); run it again when the \
+                 machine is quieter",
+                percent(medians.spread),
+                percent(medians.effect)
+            )
+        } else {
+            format!(
+                "the programs slow one another down by {} only, less than repeated runs differ ({}): these CPUs do not load this memory enough to try \
+                 the prediction",
+                percent(medians.effect),
+                percent(medians.spread)
+            )
+        };
+        Check::not_judged(NAME, words)
+    } else {
+        let holds = medians.error <= ERROR_MAX;
+        let words = format!(
+            "the median error of the predicted slow-downs is {} (at most {} passes); \"no slow-down\" would err by {}",
+            percent(medians.error),
+            percent(ERROR_MAX),
+            percent(medians.baseline_error)
+        );
+        Check::judged(NAME, holds, words)
+    };
+    check.with(format!("median error at most {}", percent(ERROR_MAX)), percent(medians.error))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Verdicts on made-up rows.
+
+    use numapilot_machine::NodeId;
+    use proptest::prelude::*;
+
+    use super::super::Member;
+    use super::*;
+    use crate::outcome::Verdict;
+
+    fn row(members: &[(f64, f64, f64)], disturbed_share: f64) -> Row {
+        let member = |(measured, predicted, spread): &(f64, f64, f64)| Member {
+            program: "read".to_owned(),
+            threads: 1,
+            cpu_node: NodeId(0),
+            memory_node: NodeId(0),
+            alone_per_s: 1e8,
+            together_per_s: 1e8 / measured,
+            measured: *measured,
+            spread: *spread,
+            predicted: *predicted,
+        };
+        Row { scene: "node 0".to_owned(), members: members.iter().map(member).collect(), disturbed_share }
+    }
+
+    #[test]
+    fn the_median_error_decides() {
+        let good = row(&[(1.5, 1.45, 0.02), (1.3, 1.35, 0.02)], 0.0);
+        let one_bad = row(&[(1.4, 2.0, 0.02)], 0.0);
+        let check = judge(&[good.clone(), one_bad.clone()]);
+        assert_eq!(check.verdict, Verdict::Pass, "one bad prediction among three: {}", check.reason);
+        assert!(check.reason.contains("median error") && check.reason.contains("no slow-down"), "{}", check.reason);
+        assert_eq!(check.found.as_deref(), Some("3.8 %"));
+        assert_eq!(judge(&[one_bad]).verdict, Verdict::Fail);
+        let medians = medians(&[good]).expect("members");
+        assert!((medians.baseline_error - 0.282).abs() < 1e-3 && (medians.effect - 0.4).abs() < 1e-9, "{medians:?}");
+    }
+
+    #[test]
+    fn a_busy_machine_and_one_without_contention_are_not_judged_and_say_which() {
+        for (rows, words) in [
+            (vec![row(&[(1.1, 1.5, 0.3)], 0.0)], "repeated runs differ by 30.0 %"),
+            (vec![row(&[(1.5, 1.5, 0.0)], 0.9)], "90.0 % of the slices"),
+            (vec![row(&[(1.01, 1.0, 0.02)], 0.0)], "do not load this memory enough"),
+            (vec![], "no programs"),
+            (vec![row(&[], 0.0)], "no programs"),
+        ] {
+            let check = judge(&rows);
+            assert_eq!(check.verdict, Verdict::NotJudged);
+            assert!(check.reason.to_lowercase().contains(words), "{}", check.reason);
+        }
+    }
+
+    #[test]
+    fn a_quiet_machine_is_judged_by_a_small_effect_too() {
+        assert_eq!(judge(&[row(&[(1.05, 1.04, 0.01)], 0.1)]).verdict, Verdict::Pass);
+    }
+
+    proptest! {
+        #[test]
+        fn medians_lie_between_the_ends(values in prop::collection::vec(0.0_f64..10.0, 1..40)) {
+            let middle = median(values.clone()).expect("values");
+            let below = values.iter().filter(|value| **value < middle).count();
+            let above = values.iter().filter(|value| **value > middle).count();
+            prop_assert!(below * 2 <= values.len() && above * 2 <= values.len());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Runs the programs of a scene: each alone and all together, in turn, round after round; and predicts what came of it.
+
+use std::time::Duration;
+
+use numapilot_machine::Machine;
+use numapilot_measure::{
+    Activity, MeasureError, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text, run_together,
+};
+use numapilot_traffic::{MemorySystem, TrafficError};
+use thiserror::Error;
+
+use super::judge::{judge, median, medians};
+use super::predict::{Alone, slowdowns};
+use super::scenes::{Place, Scene};
+use super::{Contention, Member, Row};
+use crate::outcome::Check;
+
+/// A slice is shorter than a scheduler's turn, so that many are whole on a busy machine too, and far above the clock's grain.
+const SLICE: Duration = Duration::from_millis(2);
+/// Slices of a run.
+const SLICES: usize = 8;
+/// Fewer undisturbed slices than this say nothing: then all count.
+const QUIET_MIN: usize = 2;
+/// No more of a node's free memory is taken than this share, all programs together.
+const FREE_SHARE: u64 = 2;
+/// Programs that small are in the caches.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// Why contention could not be tried.
+#[derive(Debug, Error)]
+pub enum ContentionError {
+    /// Memory, CPUs or the measurement's model.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// The model cannot be solved.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// The model is none.
+    #[error(transparent)]
+    Machine(#[from] numapilot_machine::MachineError),
+    /// A node of the machine is not in its model.
+    #[error("the model of this machine has no node {0}; measure all nodes (`numapilot measure`)")]
+    NoNode(numapilot_machine::NodeId),
+}
+
+/// What the scenes need of this machine.
+pub struct Stage<'a> {
+    /// This machine.
+    pub machine: &'a Machine,
+    /// What this process may use of it.
+    pub permit: &'a Permit,
+    /// The plan of the measurement: sizes and lines are taken over from it.
+    pub plan: &'a Plan,
+    /// The measurement.
+    pub results: &'a Results,
+    /// Rounds of each row.
+    pub rounds: usize,
+}
+
+impl Stage<'_> {
+    /// Runs all casts of all scenes; `progress` is told before each.
+    ///
+    /// # Errors
+    /// No model could be made of the measurement, memory could not be had, or a CPU went away.
+    pub fn run(
+        &self,
+        scenes: &[Scene],
+        progress: &mut dyn FnMut(String),
+    ) -> Result<(Contention, Check), ContentionError> {
+        let calibration = calibrate(self.machine, self.results)?;
+        let text = model_text(self.machine, self.results, &calibration, "this-machine");
+        let model = Machine::from_model_text(&text, "the measured model")?;
+        let system = MemorySystem::new(&model)?;
+        let mut contention = Contention { model: text, rounds: self.rounds, ..Contention::default() };
+        contention.notes.extend(self.results.notes.iter().chain(&self.results.left_out).cloned());
+        for scene in scenes {
+            let mut programs = Vec::new();
+            for place in &scene.places {
+                programs.push(Program::new(&self.seat(place, scene.places.len()))?);
+            }
+            for cast in &scene.casts {
+                let words: Vec<&str> = cast.iter().map(|activity| activity.word()).collect();
+                progress(format!("{}: {}", scene.name, words.join(" + ")));
+                let times = self.rounds_of(&mut programs, cast)?;
+                contention.rows.push(row(scene, cast, &times, (&model, &system))?);
+            }
+        }
+        contention.medians = medians(&contention.rows);
+        let check = judge(&contention.rows);
+        Ok((contention, check))
+    }
+
+    /// A place with as much memory as the measurement's chases went through, where all programs together leave half of the node's free memory.
+    fn seat(&self, place: &Place, programs: usize) -> Seat {
+        let groups = self.plan.groups.iter();
+        let planned =
+            groups.filter(|group| group.target.as_ref().and_then(|target| target.node()) == Some(place.memory_node));
+        let wanted = planned.map(|group| group.chase_bytes as u64).max().unwrap_or(4 * self.plan.cache_bytes);
+        let free = self.machine.node(place.memory_node).and_then(|node| node.free_bytes);
+        // Arrays and chases.
+        let shares = FREE_SHARE * 2 * programs as u64;
+        let room = free.into_iter().chain(self.permit.memory_bytes).min().map_or(u64::MAX, |bytes| bytes / shares);
+        Seat {
+            memory: place.memory_node,
+            cpus: place.cpus.clone(),
+            bytes: usize::try_from(wanted.min(room).max(BYTES_MIN)).unwrap_or(usize::MAX),
+            pages: self.results.pages,
+            large_page_bytes: if self.results.pages == Pages::Base {
+                4096
+            } else {
+                self.permit.large_page_bytes as usize
+            },
+            single_node: self.plan.single_node,
+            line_bytes: self.plan.line_bytes,
+        }
+    }
+
+    /// Each round: every program alone, then all together.
+    fn rounds_of(&self, programs: &mut [Program], cast: &[Activity]) -> Result<Times, MeasureError> {
+        let mut times = Times { alone: vec![Vec::new(); cast.len()], ..Times::default() };
+        times.together.clone_from(&times.alone);
+        for round in 0..self.rounds {
+            for step in 0..=cast.len() {
+                // All together comes at another place of each round, so that no order favours one side.
+                let index = (step + round) % (cast.len() + 1);
+                if index < cast.len() {
+                    let ran = run_together(&mut [(&mut programs[index], cast[index])], SLICE, SLICES)?;
+                    times.alone[index].push(times.stolen.rate(&ran[0]));
+                    continue;
+                }
+                let mut all: Vec<(&mut Program, Activity)> = programs.iter_mut().zip(cast.iter().copied()).collect();
+                let ran = run_together(&mut all, SLICE, SLICES)?;
+                for (rates, slices) in times.together.iter_mut().zip(&ran) {
+                    rates.push(times.stolen.rate(slices));
+                }
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// Accesses per second by program and round, and how much was disturbed.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    alone: Vec<Vec<f64>>,
+    together: Vec<Vec<f64>>,
+    stolen: Stolen,
+}
+
+/// Slices in which a program lost its CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stolen {
+    disturbed: usize,
+    all: usize,
+}
+
+impl Stolen {
+    /// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all.
+    fn rate(&mut self, slices: &[Slice]) -> f64 {
+        let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
+        self.disturbed += slices.len() - quiet.len();
+        self.all += slices.len();
+        let counted = if quiet.len() >= QUIET_MIN { quiet } else { slices.iter().map(|slice| slice.per_s).collect() };
+        median(counted).unwrap_or(0.0)
+    }
+}
+
+/// One row: what was measured, and what the model says to what the programs did alone.
+fn row(
+    scene: &Scene,
+    cast: &[Activity],
+    times: &Times,
+    (model, system): (&Machine, &MemorySystem),
+) -> Result<Row, ContentionError> {
+    let index = |node| model.node_index(node).ok_or(ContentionError::NoNode(node));
+    let mut alone = Vec::new();
+    for ((place, activity), rates) in scene.places.iter().zip(cast).zip(&times.alone) {
+        alone.push(Alone {
+            from: index(place.cpu_node)?,
+            to: index(place.memory_node)?,
+            threads: place.cpus.len(),
+            write_share: activity.write_share(),
+            per_s: median(rates.clone()).unwrap_or(0.0),
+        });
+    }
+    let predicted = slowdowns(system, &alone)?;
+    let member = |at: usize| {
+        let (place, rounds) = (&scene.places[at], times.alone[at].iter().zip(&times.together[at]));
+        let (measured, spread) = middle_and_spread(rounds.map(|(alone, together)| alone / together).collect());
+        Member {
+            program: cast[at].word().to_owned(),
+            threads: place.cpus.len(),
+            cpu_node: place.cpu_node,
+            memory_node: place.memory_node,
+            alone_per_s: alone[at].per_s,
+            together_per_s: median(times.together[at].clone()).unwrap_or(0.0),
+            measured,
+            spread,
+            predicted: predicted[at],
+        }
+    };
+    let Stolen { disturbed, all } = times.stolen;
+    let disturbed_share = disturbed as f64 / all.max(1) as f64;
+    Ok(Row { scene: scene.name.clone(), members: (0..cast.len()).map(member).collect(), disturbed_share })
+}
+
+/// Median, and 1.4826 times the median absolute deviation as a share of it.
+fn middle_and_spread(values: Vec<f64>) -> (f64, f64) {
+    let spread = numapilot_measure::Spread::of(&values, numapilot_measure::Better::Low);
+    spread.map_or((f64::NAN, f64::INFINITY), |spread| (spread.median, spread.relative()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(per_s: f64, is_disturbed: bool) -> Slice {
+        Slice { per_s, is_disturbed }
+    }
+
+    #[test]
+    fn disturbed_slices_count_only_where_there_are_no_others() {
+        let mut stolen = Stolen::default();
+        let mut slices = vec![slice(10.0, false), slice(1.0, true), slice(12.0, false), slice(2.0, true)];
+        assert_eq!(stolen.rate(&slices), 11.0);
+        slices[2].is_disturbed = true;
+        assert_eq!(stolen.rate(&slices), 6.0);
+        assert_eq!((stolen.disturbed, stolen.all), (5, 8));
+    }
+
+    #[test]
+    fn a_slow_down_is_the_median_of_the_rounds_with_its_spread() {
+        let (median, spread) = middle_and_spread(vec![2.0, 2.2, 2.1]);
+        assert!((median - 2.1).abs() < 1e-12 && (spread - 1.4826 * 0.1 / 2.1).abs() < 1e-9);
+        assert!(middle_and_spread(Vec::new()).0.is_nan());
+    }
+
+    #[test]
+    fn rows_predict_from_the_rates_alone() {
+        let model = Machine::load("opteron-8385").expect("a model");
+        let system = MemorySystem::new(&model).expect("whole");
+        let place = |cpu| Place {
+            cpu_node: numapilot_machine::NodeId(0),
+            cpus: vec![numapilot_machine::CpuId(cpu)],
+            memory_node: numapilot_machine::NodeId(0),
+        };
+        let scene = Scene { name: "x".to_owned(), places: vec![place(0), place(1)], casts: Vec::new() };
+        let cast = [Activity::Chase, Activity::Chase];
+        let times = Times {
+            alone: vec![vec![8e6; 3], vec![8e6; 3]],
+            together: vec![vec![7.5e6; 3], vec![4e6; 3]],
+            stolen: Stolen { disturbed: 1, all: 4 },
+        };
+        let row = row(&scene, &cast, &times, (&model, &system)).expect("possible");
+        assert_eq!((row.members[1].measured, row.members[1].spread, row.disturbed_share), (2.0, 0.0, 0.25));
+        assert!((1.0..1.1).contains(&row.members[0].predicted), "two chases hardly meet: {row:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Engines: a program whose accesses are known is recorded by each engine that works here, and what the recording says of its one block is held against the
+//! truth. A thread on node A allocates and touches the block, another thread on node B reads it several times.
+//!
+//! [`truth`] is the program, [`record`] records it by numapilot's own executable, [`judge`] compares; that half is pure.
+
+pub mod judge;
+pub mod record;
+pub mod truth;
+
+use numapilot_machine::{CpuId, Machine, NodeId};
+use numapilot_measure::Permit;
+
+/// What an engine claims to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Objects and the threads that allocate them; no accesses.
+    Objects,
+    /// First touches too: who, and where the page went.
+    FirstTouches,
+    /// Accesses by anybody.
+    Accesses,
+}
+
+/// An engine as it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// Its name, as after `--engine`.
+    pub name: &'static str,
+    /// What it claims.
+    pub sees: Sees,
+    /// Whether its machine is simulated: then the nodes are the model's, whatever this machine has.
+    pub is_simulated: bool,
+    /// Whether the program must be compiled for it.
+    pub is_compiled: bool,
+}
+
+/// Engines that record programs. (`import` takes what other programs recorded: there is nothing to try.)
+pub const ENGINES: [Engine; 5] = [
+    Engine { name: "pmu", sees: Sees::Accesses, is_simulated: false, is_compiled: false },
+    Engine { name: "fault", sees: Sees::FirstTouches, is_simulated: false, is_compiled: false },
+    Engine { name: "instrument", sees: Sees::Accesses, is_simulated: true, is_compiled: true },
+    Engine { name: "emulate", sees: Sees::Accesses, is_simulated: true, is_compiled: false },
+    Engine { name: "track", sees: Sees::Objects, is_simulated: false, is_compiled: false },
+];
+
+/// The machine on which simulating engines run the program: more than one node, whatever this machine has.
+pub const SIMULATED: &str = "opteron-8385";
+
+/// Where the two threads of the program run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// CPU and node of the thread that allocates and touches: A.
+    pub owner: (CpuId, NodeId),
+    /// Those of the thread that reads: B.
+    pub reader: (CpuId, NodeId),
+}
+
+impl Cast {
+    /// The first node with memory and usable CPUs for A, the next node with usable CPUs for B; the same CPU twice where there is no other.
+    #[must_use]
+    pub fn of(machine: &Machine, permit: Option<&Permit>) -> Option<Cast> {
+        let usable = |cpu: &CpuId| {
+            permit.is_none_or(|permit| permit.cpus.contains(cpu)) && machine.cpu(*cpu).is_some_and(|cpu| cpu.online)
+        };
+        let seats = machine.nodes().iter().flat_map(|node| {
+            node.cpus.iter().copied().filter(usable).map(move |cpu| (cpu, node.id, node.has_memory()))
+        });
+        let may = |node: &NodeId| permit.is_none_or(|permit| permit.memory_nodes.contains(node));
+        let owner = seats.clone().find(|(_, node, has_memory)| *has_memory && may(node))?;
+        let elsewhere = seats.clone().find(|(_, node, _)| *node != owner.1);
+        let beside = seats.clone().find(|(cpu, node, _)| *node == owner.1 && *cpu != owner.0);
+        let reader = elsewhere.or(beside).unwrap_or(owner);
+        Some(Cast { owner: (owner.0, owner.1), reader: (reader.0, reader.1) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_nodes_where_there_are_two_and_two_cpus_where_there_are_two() {
+        let machine = Machine::load(SIMULATED).expect("a model");
+        let whole = Cast::of(&machine, None).expect("CPUs");
+        assert_eq!((whole.owner.1, whole.reader.1), (NodeId(0), NodeId(1)));
+        let permit = |cpus: &[u32]| Permit {
+            cpus: cpus.iter().map(|cpu| CpuId(*cpu)).collect(),
+            memory_nodes: (0..4).map(NodeId).collect(),
+            memory_bytes: None,
+            large_pages: false,
+            large_page_bytes: 2 << 20,
+        };
+        let cast = |cpus: &[u32]| Cast::of(&machine, Some(&permit(cpus)));
+        let one_node = cast(&[1, 2]).expect("CPUs");
+        assert_eq!((one_node.owner.0, one_node.reader.0, one_node.reader.1), (CpuId(1), CpuId(2), NodeId(0)));
+        let one_cpu = cast(&[3]).expect("a CPU");
+        assert_eq!(one_cpu.owner, one_cpu.reader);
+        assert_eq!(cast(&[]), None);
+    }
+}

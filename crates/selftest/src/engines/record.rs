@@ -1,0 +1,201 @@
+//! Records the program by numapilot's own executable, as users do, and reads what came of it. Everything it writes lies in a folder that goes away.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use numapilot_flows::Trace;
+use numapilot_machine::Machine;
+use numapilot_measure::Permit;
+use numapilot_sources::doctor::Diagnosis;
+
+use super::judge::{Evidence, Recorded, judge, name};
+use super::truth::{Order, SOURCE, Truth};
+use super::{Cast, ENGINES, Engine, SIMULATED};
+use crate::outcome::Check;
+
+/// Bytes of the block: no power of two, far beyond a simulated last-level cache, and no other block of this process has the size.
+const BYTES: usize = (24 << 20) + 8192;
+/// How often it is read.
+const PASSES: u32 = 4;
+/// A processor's last-level cache holds more, and its sampling needs time.
+const PMU_BYTES: usize = (192 << 20) + 8192;
+const PMU_PASSES: u32 = 40;
+/// A recording that takes longer than this hangs.
+const PATIENCE: Duration = Duration::from_secs(180);
+const LOOK: Duration = Duration::from_millis(20);
+/// Rows of the report: every object of a small program.
+const ROWS: &str = "100000";
+
+/// How a child process ended.
+enum Ended {
+    /// With success; what it printed.
+    Well(String),
+    /// Otherwise; its last words, a clause.
+    Badly(String),
+}
+
+/// Tries every engine; `progress` is told before each. `executable` is numapilot's own.
+///
+/// # Errors
+/// No folder for the recordings could be made.
+pub fn run(
+    executable: &Path,
+    machine: &Machine,
+    diagnosis: &Diagnosis,
+    progress: &mut dyn FnMut(String),
+) -> io::Result<Vec<Check>> {
+    let folder = Folder::new()?;
+    let studio = Studio { executable, machine, folder: &folder.0 };
+    let mut checks = Vec::new();
+    for engine in &ENGINES {
+        progress(name(engine));
+        let finding = diagnosis.engine(engine.name);
+        let obstacle = finding.filter(|finding| !finding.works).and_then(|finding| finding.obstacles.first());
+        checks.push(match obstacle {
+            Some(obstacle) => Check::not_judged(name(engine), format!("{}; {}", obstacle.reason, obstacle.remedy)),
+            None => studio.check(engine),
+        });
+    }
+    Ok(checks)
+}
+
+struct Studio<'a> {
+    executable: &'a Path,
+    machine: &'a Machine,
+    folder: &'a Path,
+}
+
+impl Studio<'_> {
+    fn check(&self, engine: &Engine) -> Check {
+        let cast = if engine.is_simulated {
+            Machine::load(SIMULATED).ok().and_then(|machine| Cast::of(&machine, None))
+        } else {
+            Cast::of(self.machine, Some(&Permit::of_this_process()))
+        };
+        let Some(cast) = cast else {
+            return Check::not_judged(name(engine), "no node has both CPUs and memory that this process may use");
+        };
+        let (bytes, passes) = if engine.name == "pmu" { (PMU_BYTES, PMU_PASSES) } else { (BYTES, PASSES) };
+        let order = Order { owner: cast.owner.0, reader: cast.reader.0, bytes, passes };
+        let program = match self.program(engine, &order) {
+            Ok(program) => program,
+            Err(reason) => return Check::not_judged(name(engine), reason),
+        };
+        match self.recorded(engine, &cast, program) {
+            Ok(check) => check,
+            Err(reason) => Check::judged(name(engine), false, reason),
+        }
+    }
+
+    /// The program and its arguments. The error says why there is none.
+    fn program(&self, engine: &Engine, order: &Order) -> Result<Vec<OsString>, String> {
+        let order = OsString::from(order.to_string());
+        if !engine.is_compiled {
+            let words = ["selftest", "--worker"].map(OsString::from);
+            return Ok([self.executable.into()].into_iter().chain(words).chain([order]).collect());
+        }
+        let (source, program) = (self.folder.join("truth.c"), self.folder.join("truth"));
+        fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
+        let arguments =
+            [OsStr::new("cc"), OsStr::new("-O1"), OsStr::new("-g"), OsStr::new("-pthread"), OsStr::new("-o")];
+        let arguments = arguments.into_iter().chain([program.as_os_str(), source.as_os_str()]);
+        match self.numapilot(arguments) {
+            Ok(Ended::Well(_)) => Ok(vec![program.into(), order]),
+            Ok(Ended::Badly(words)) => Err(format!("no program could be compiled here: {words}")),
+            Err(error) => Err(format!("no program could be compiled here: {error}")),
+        }
+    }
+
+    /// Records, reports, judges. The error is why the engine, which should work here, did not: a clause.
+    fn recorded(&self, engine: &Engine, cast: &Cast, program: Vec<OsString>) -> Result<Check, String> {
+        let trace = self.folder.join(format!("{}.numatrace", engine.name));
+        let machine = if engine.is_simulated { SIMULATED } else { "live" };
+        let options = ["record", "--quiet", "--engine", engine.name, "--machine", machine, "--output"].map(OsStr::new);
+        let arguments = options.into_iter().chain([trace.as_os_str(), OsStr::new("--")]);
+        let printed = self.well("record", arguments.chain(program.iter().map(OsString::as_os_str)))?;
+        let truth: Truth = printed
+            .lines()
+            .find_map(|line| serde_json::from_str(line).ok())
+            .ok_or_else(|| "the program did not say what it did".to_owned())?;
+        let options = ["report", "--json", "--instances", "--threads", "--top", ROWS].map(OsStr::new);
+        let printed = self.well("report", options.into_iter().chain([trace.as_os_str()]))?;
+        let report = serde_json::from_str(&printed).map_err(|error| format!("the report is no JSON: {error}"))?;
+        let recorded = object_at(&trace, &truth)?;
+        Ok(judge(engine, &Evidence { truth: &truth, cast, recorded, report: &report }))
+    }
+
+    fn well<'b>(&self, what: &str, arguments: impl IntoIterator<Item = &'b OsStr>) -> Result<String, String> {
+        match self.numapilot(arguments) {
+            Ok(Ended::Well(printed)) => Ok(printed),
+            Ok(Ended::Badly(words)) => {
+                Err(format!("the engine should work here, but `numapilot {what}` failed: {words}"))
+            }
+            Err(error) => Err(format!("`numapilot {what}` could not be run: {error}")),
+        }
+    }
+
+    /// Runs it to its end, or ends it where it hangs. What it prints goes by files: a pipe that fills would hold it up.
+    fn numapilot<'b>(&self, arguments: impl IntoIterator<Item = &'b OsStr>) -> io::Result<Ended> {
+        let (out, err) = (self.folder.join("out"), self.folder.join("err"));
+        let mut child = Command::new(self.executable)
+            .args(arguments)
+            .current_dir(self.folder)
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(&out)?)
+            .stderr(fs::File::create(&err)?)
+            .spawn()?;
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Ended::Badly(format!("it did not end within {} s", PATIENCE.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        };
+        if status.success() {
+            return Ok(Ended::Well(String::from_utf8_lossy(&fs::read(&out)?).into_owned()));
+        }
+        let words = String::from_utf8_lossy(&fs::read(&err)?).into_owned();
+        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        Ok(Ended::Badly(last.trim_start_matches("numapilot: ").to_owned()))
+    }
+}
+
+/// The object that the trace has where the block was.
+fn object_at(trace: &Path, truth: &Truth) -> Result<Option<Recorded>, String> {
+    let trace = Trace::open(trace).map_err(|error| error.to_string())?;
+    let objects = trace.objects().iter();
+    // The address may have had other objects before and after; the block is the longest-lived of its size, or else the greatest.
+    let there = objects.filter(|object| object.address.0 == truth.address);
+    let found = there.max_by_key(|object| (object.bytes == truth.bytes, object.bytes));
+    Ok(found.map(|object| Recorded {
+        object: u64::from(object.id.0),
+        bytes: object.bytes,
+        thread: object.thread.and_then(|thread| trace.thread(thread)).map(|thread| u64::from(thread.tid)),
+    }))
+}
+
+/// A folder that goes away with its value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Folder> {
+        let path = std::env::temp_dir().join(format!("numapilot-selftest-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,120 @@
+//! A policy on a fresh mapping of this process: taken by a thread of its own, touched, and asked after.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::memory::PageQuery;
+use numapilot_machine::NodeId;
+use numapilot_sources::SourceError;
+use numapilot_sources::apply::{MemoryPolicy, ProcessPolicy, apply_here};
+use thiserror::Error;
+
+use super::{PAGES, Policy};
+
+/// Why a policy could not be tried: of this machine's kernel or this process's rights, none of the policy.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The kernel refused the policy.
+    #[error(transparent)]
+    Refused(#[from] SourceError),
+    /// The kernel does not say where pages are.
+    #[error(transparent)]
+    Unanswered(#[from] KernelError),
+    /// No memory.
+    #[error("no {bytes} bytes of memory could be mapped ({error}); free some memory")]
+    NoMemory {
+        /// How much.
+        bytes: usize,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+/// Applies it to [`PAGES`] fresh pages, touches them, and counts them by node; `None`: in no node's memory.
+///
+/// # Errors
+/// The kernel refuses, or does not answer.
+pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, ApplyError> {
+    let node = |node: &NodeId| u32::from(node.0);
+    let policy = match policy {
+        Policy::Bind(bound) => {
+            let memory = MemoryPolicy::Bind { nodes: vec![node(bound)], balancing: false };
+            ProcessPolicy { memory: Some(memory), cpus: None }
+        }
+        Policy::Interleave(nodes) => {
+            ProcessPolicy { memory: Some(MemoryPolicy::Interleave(nodes.iter().map(node).collect())), cpus: None }
+        }
+        Policy::FirstTouch(cpu, _) => ProcessPolicy { memory: Some(MemoryPolicy::Local), cpus: Some(vec![cpu.0]) },
+    };
+    // Policies and CPUs are a thread's: they end with it, and nothing else here has them.
+    let thread = std::thread::spawn(move || {
+        apply_here(&policy)?;
+        let pages = FreshPages::map()?;
+        pages.touch();
+        let mut states = Vec::with_capacity(PAGES);
+        PageQuery::new().states(0, &pages.addresses(), &mut states)?;
+        let mut found = BTreeMap::new();
+        states.iter().for_each(|state| *found.entry(state.node()).or_insert(0) += 1);
+        Ok(found)
+    });
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Pages that nobody has touched; given back when dropped.
+struct FreshPages {
+    base: *mut libc::c_void,
+    page_bytes: usize,
+}
+
+impl FreshPages {
+    fn map() -> Result<FreshPages, ApplyError> {
+        // SAFETY: asks for a constant of the system.
+        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let bytes = PAGES * page_bytes;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh private mapping, owned by the value made below.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(ApplyError::NoMemory { bytes, error: io::Error::last_os_error() });
+        }
+        // Page by page is how policies deal: a large page would take one turn for all of its parts.
+        // SAFETY: the mapping just made; a hint that a kernel without large pages refuses, which changes nothing.
+        unsafe { libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(FreshPages { base, page_bytes })
+    }
+
+    fn touch(&self) {
+        for page in 0..PAGES {
+            // SAFETY: within the mapping, which only this thread has.
+            unsafe { self.base.cast::<u8>().add(page * self.page_bytes).write_volatile(1) };
+        }
+    }
+
+    fn addresses(&self) -> Vec<u64> {
+        (0..PAGES).map(|page| (self.base as usize + page * self.page_bytes) as u64).collect()
+    }
+}
+
+impl Drop for FreshPages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and nobody else's.
+        unsafe { libc::munmap(self.base, PAGES * self.page_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bound_pages_of_this_process_are_where_they_were_bound() {
+        let permit = numapilot_measure::Permit::of_this_process();
+        let node = *permit.memory_nodes.iter().next().expect("a node");
+        match pages_under(&Policy::Bind(node)) {
+            Ok(found) => assert_eq!(found, [(Some(node), PAGES)].into()),
+            Err(error) => numapilot_not_run::not_run!(BoundMemory, "{error}"),
+        }
+        assert!(pages_under(&Policy::Bind(NodeId(1023))).is_err(), "a node that is not there");
+    }
+}

@@ -1,0 +1,133 @@
+//! The result for people: a table per part, the reasons below it, and one line that says it all.
+
+use std::fmt::Write;
+
+use numapilot_report::text::{Align, Look, Table, clean, wrap};
+
+use crate::contention::{Contention, Member, Row};
+use crate::outcome::{Check, Part, PartResult, SelfTest, Verdict};
+
+/// Renders it.
+#[must_use]
+pub fn render(all: &SelfTest, look: Look) -> String {
+    let mut out = String::new();
+    for (label, text) in &all.host {
+        let _ = writeln!(out, "{label:<15}{}", clean(text));
+    }
+    for part in &all.parts {
+        out.push('\n');
+        self::part(&mut out, part, look);
+    }
+    let _ = writeln!(out, "\n{}", summary(all, look));
+    out
+}
+
+/// One line: how many checks passed, failed, and could not be judged.
+fn summary(all: &SelfTest, look: Look) -> String {
+    let [passed, failed, open] = [Verdict::Pass, Verdict::Fail, Verdict::NotJudged].map(|verdict| all.count(verdict));
+    let line = format!("{passed} passed, {failed} failed, {open} not judged");
+    match all.verdict {
+        Verdict::Pass => look.strong(&line),
+        Verdict::Fail => {
+            look.warning(&format!("{line}: attach the output of `numapilot selftest --json` to a bug report"))
+        }
+        Verdict::NotJudged => line,
+    }
+}
+
+fn title(part: Part) -> &'static str {
+    match part {
+        Part::Contention => "CONTENTION: slow-down of programs that run side by side, predicted against measured",
+        Part::Placement => "PLACEMENT: pages where policies put them",
+        Part::Engines => "ENGINES: recordings of a program whose accesses are known",
+        Part::LatencyOrder => "LATENCY ORDER: idle latencies against the firmware's distances",
+    }
+}
+
+fn part(out: &mut String, part: &PartResult, look: Look) {
+    let _ = writeln!(out, "{}", look.heading(title(part.part)));
+    if let Some(contention) = &part.contention {
+        rows(out, contention, look);
+    }
+    for check in &part.checks {
+        self::check(out, check, look);
+    }
+}
+
+fn check(out: &mut String, check: &Check, look: Look) {
+    let word = format!("{:<11}", check.verdict.words());
+    let word = match check.verdict {
+        Verdict::Pass => look.strong(&word),
+        Verdict::Fail => look.warning(&word),
+        Verdict::NotJudged => look.faint(&word),
+    };
+    let _ = writeln!(out, "  {word}{}", clean(&check.name));
+    indented(out, &check.reason, look);
+    if let (Some(expected), Some(found), true) = (&check.expected, &check.found, check.verdict == Verdict::Fail) {
+        indented(out, &format!("Expected: {expected}"), look);
+        indented(out, &format!("Found: {found}"), look);
+    }
+}
+
+fn indented(out: &mut String, text: &str, look: Look) {
+    for line in wrap(&clean(text), look.width.saturating_sub(13)) {
+        let _ = writeln!(out, "             {line}");
+    }
+}
+
+/// Each program of each row with its slow-down, scene by scene.
+fn rows(out: &mut String, contention: &Contention, look: Look) {
+    let mut scene = None;
+    let mut at = 0;
+    while let Some(first) = contention.rows.get(at) {
+        let same = |row: &&Row| row.scene == first.scene && row.members.len() == first.members.len();
+        let of_scene: Vec<&Row> = contention.rows[at..].iter().take_while(same).collect();
+        at += of_scene.len();
+        if scene != Some(&first.scene) {
+            scene = Some(&first.scene);
+        }
+        let threads: Vec<String> = first.members.iter().map(|member| member.threads.to_string()).collect();
+        let _ = writeln!(out, "  {}; threads of each program: {}", clean(&first.scene), threads.join(", "));
+        out.push_str(&table(&of_scene).render(look, 2));
+    }
+    if let Some(medians) = &contention.medians {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let words = format!(
+            "Median error: {} predicted, {} by \"no slow-down\"; median effect {}, median spread {} over {} rounds.",
+            percent(medians.error),
+            percent(medians.baseline_error),
+            percent(medians.effect),
+            percent(medians.spread),
+            contention.rounds
+        );
+        for line in wrap(&words, look.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+}
+
+fn table(rows: &[&Row]) -> Table {
+    let mut table = Table::new()
+        .flexible("PROGRAMS", 12)
+        .column("MEASURED", Align::Right)
+        .column("±", Align::Right)
+        .column("PREDICTED", Align::Right)
+        .column("ERROR", Align::Right)
+        .column("BASELINE", Align::Right)
+        .column("DISTURBED", Align::Right);
+    for row in rows {
+        let each = |value: &dyn Fn(&Member) -> String| row.members.iter().map(value).collect::<Vec<_>>().join(" ");
+        let percent = |share: f64| format!("{:.0}", share * 100.0);
+        let names: Vec<&str> = row.members.iter().map(|member| member.program.as_str()).collect();
+        table.row([
+            names.join(" + "),
+            each(&|member| format!("{:.2}", member.measured)),
+            each(&|member| percent(member.spread)),
+            each(&|member| format!("{:.2}", member.predicted)),
+            each(&|member| percent(member.error())),
+            each(&|member| percent(member.baseline_error())),
+            format!("{} %", percent(row.disturbed_share)),
+        ]);
+    }
+    table
+}
