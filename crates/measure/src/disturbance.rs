@@ -140,6 +140,17 @@ pub fn involuntary_switches() -> u64 {
     u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
+/// Processor time of the calling thread so far.
+pub fn processor_time() -> Duration {
+    // SAFETY: all-zero is a valid value of this struct of numbers, and the call only writes to it.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+        time
+    };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 fn waited() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)

@@ -66,6 +66,7 @@ pub use run::run;
 pub use stats::Better;
 pub use stats::Spread;
 pub use together::Activity;
+pub use together::Pace;
 pub use together::Program;
 pub use together::Seat;
 pub use together::Slice;

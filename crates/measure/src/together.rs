@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use numapilot_machine::{CpuId, NodeId};
 
 use crate::bandwidth::Meeting;
-use crate::disturbance::involuntary_switches;
+use crate::disturbance::{involuntary_switches, processor_time};
 use crate::error::MeasureError;
 use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel, chase};
 use crate::latency::Chase;
@@ -84,10 +84,21 @@ pub struct Program {
     rings: Region,
 }
 
+/// How long programs run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// One slice.
+    pub slice: Duration,
+    /// Slices that nothing disturbed; with as many, it is enough.
+    pub quiet: usize,
+    /// Slices in all, at most.
+    pub most: usize,
+}
+
 /// One program during one slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// Memory accesses per second, all its threads together, as the traffic model counts them.
+    /// Memory accesses per second of its threads' processor time, all threads together, as the traffic model counts them.
     pub per_s: f64,
     /// Whether a thread of any of the programs lost its CPU, or began late.
     pub is_disturbed: bool,
@@ -200,16 +211,12 @@ struct Stint {
     lost_cpu: bool,
 }
 
-/// Runs programs at the same time on their CPUs: `slices` times, from a common start, each for `slice`. A slice before the first one warms up and does not
-/// count. The answer has, for each program, one entry per slice.
+/// Runs programs at the same time on their CPUs, slice after slice, each from a common start, until enough of them were undisturbed. A slice before the first
+/// one warms up and does not count. The answer has, for each program, one entry per slice.
 ///
 /// # Errors
 /// A CPU is gone.
-pub fn run_together(
-    programs: &mut [(&mut Program, Activity)],
-    slice: Duration,
-    slices: usize,
-) -> Result<Vec<Vec<Slice>>, MeasureError> {
+pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Result<Vec<Vec<Slice>>, MeasureError> {
     let isa = Isa::best();
     let count = programs.len();
     let mut workers: Vec<(usize, Worker<'_>)> = Vec::new();
@@ -217,24 +224,36 @@ pub fn run_together(
         workers.extend(program.workers(*activity).into_iter().map(|worker| (index, worker)));
     }
     let meet = Meeting::new(workers.len());
-    let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(vec![Vec::new(); slices + 1]);
+    let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(Vec::new());
+    let locked = || stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // Asked by whoever comes last to a slice: all of the slices before it are whole then.
+    let goes_on = || {
+        let done = locked();
+        let counted = done.get(1..).unwrap_or_default();
+        let quiet = counted.iter().filter(|stints| !is_disturbed(stints, pace.slice)).count();
+        quiet < pace.quiet && counted.len() < pace.most
+    };
     let origin = Instant::now();
     std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .into_iter()
             .map(|(program, mut worker)| {
-                let (meet, stints) = (&meet, &stints);
+                let (meet, locked, goes_on) = (&meet, &locked, &goes_on);
                 scope.spawn(move || {
                     if let Err(error) = pin(worker.cpu) {
                         meet.stop();
                         return Err(error);
                     }
-                    for index in 0..=slices {
-                        if !meet.wait(|| true) {
+                    for index in 0.. {
+                        if !meet.wait(goes_on) {
                             break;
                         }
-                        let stint = work(&mut worker, program, (isa, slice, origin));
-                        stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[index].push(stint);
+                        let stint = work(&mut worker, program, (isa, pace.slice, origin));
+                        let mut stints = locked();
+                        if stints.len() <= index {
+                            stints.resize_with(index + 1, Vec::new);
+                        }
+                        stints[index].push(stint);
                     }
                     Ok(())
                 })
@@ -247,31 +266,40 @@ pub fn run_together(
         })
     })?;
     let stints = stints.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok(gather(&stints[1..], count, slice))
+    Ok(gather(stints.get(1..).unwrap_or_default(), count, pace.slice))
 }
 
-/// One slice of one thread.
+/// One slice of one thread. What it did counts by its processor time: where it lost its CPU, the slice is disturbed, but its own pace is right.
 fn work(worker: &mut Worker<'_>, program: usize, (isa, slice, origin): (Isa, Duration, Instant)) -> Stint {
-    let (began, switches) = (Instant::now(), involuntary_switches());
+    let (began, switches, used) = (Instant::now(), involuntary_switches(), processor_time());
     let mut accesses = 0.0;
     loop {
         accesses += worker.step(isa);
-        let elapsed = began.elapsed();
-        if elapsed >= slice {
-            let per_s = accesses / elapsed.as_secs_f64();
+        if began.elapsed() >= slice {
+            let seconds = processor_time().saturating_sub(used).max(Duration::from_nanos(1)).as_secs_f64();
             let lost_cpu = involuntary_switches() != switches;
-            return Stint { program, began: began.saturating_duration_since(origin), per_s, lost_cpu };
+            return Stint {
+                program,
+                began: began.saturating_duration_since(origin),
+                per_s: accesses / seconds,
+                lost_cpu,
+            };
         }
     }
+}
+
+/// Whether a thread lost its CPU, or began later than the others.
+fn is_disturbed(stints: &[Stint], slice: Duration) -> bool {
+    let first = stints.iter().map(|stint| stint.began).min().unwrap_or_default();
+    let late = |stint: &Stint| (stint.began - first).as_secs_f64() > LATE_SHARE * slice.as_secs_f64();
+    stints.iter().any(|stint| stint.lost_cpu || late(stint))
 }
 
 /// Threads' slices to programs'.
 fn gather(slices: &[Vec<Stint>], programs: usize, slice: Duration) -> Vec<Vec<Slice>> {
     let mut out = vec![Vec::with_capacity(slices.len()); programs];
     for stints in slices {
-        let first = stints.iter().map(|stint| stint.began).min().unwrap_or_default();
-        let late = |stint: &Stint| (stint.began - first).as_secs_f64() > LATE_SHARE * slice.as_secs_f64();
-        let is_disturbed = stints.iter().any(|stint| stint.lost_cpu || late(stint));
+        let is_disturbed = is_disturbed(stints, slice);
         for (index, program) in out.iter_mut().enumerate() {
             let per_s = stints.iter().filter(|stint| stint.program == index).map(|stint| stint.per_s).sum();
             program.push(Slice { per_s, is_disturbed });
@@ -303,14 +331,16 @@ mod tests {
         let mut first = Program::new(&seat(cpus[0])).expect("memory");
         let mut second = Program::new(&seat(cpus[cpus.len() - 1])).expect("memory");
         assert_eq!((first.threads(), first.large_share().is_none_or(|share| share <= 1.0)), (1, true));
-        let slice = Duration::from_micros(200);
+        let pace = Pace { slice: Duration::from_micros(200), quiet: 3, most: 9 };
         for activity in
             [Activity::Chase, Activity::Stream(Kernel::Triad), Activity::Stream(Kernel::Write), Activity::Mixed]
         {
-            let alone = run_together(&mut [(&mut first, activity)], slice, 3).expect("CPUs");
-            assert!(alone.len() == 1 && alone[0].len() == 3 && alone[0].iter().all(|slice| slice.per_s > 0.0));
+            let alone = run_together(&mut [(&mut first, activity)], pace).expect("CPUs");
+            assert!(
+                alone.len() == 1 && (3..=9).contains(&alone[0].len()) && alone[0].iter().all(|slice| slice.per_s > 0.0)
+            );
             let both = [(&mut first, activity), (&mut second, Activity::Stream(Kernel::Read))];
-            let both = run_together(&mut { both }, slice, 3).expect("CPUs");
+            let both = run_together(&mut { both }, pace).expect("CPUs");
             assert!(both.len() == 2 && both.iter().flatten().all(|slice| slice.per_s > 0.0), "{both:?}");
             assert!(both[0].iter().zip(&both[1]).all(|(a, b)| a.is_disturbed == b.is_disturbed), "of all at once");
         }
@@ -334,7 +364,7 @@ mod tests {
         let mut gone = Program::new(&seat).expect("memory");
         gone.cpus = vec![CpuId(8190)];
         let both = &mut [(&mut there, Activity::Chase), (&mut gone, Activity::Chase)];
-        let answer = run_together(both, Duration::from_micros(100), 2);
+        let answer = run_together(both, Pace { slice: Duration::from_micros(100), quiet: 2, most: 2 });
         assert!(matches!(answer, Err(MeasureError::Pin { .. })), "{answer:?}");
     }
 

@@ -224,6 +224,22 @@ mod tests {
     }
 
     #[test]
+    fn the_json_stays_as_it_is() {
+        let passed = Check::judged("bind to node 0", true, "all is well").with("node 0: 2", "node 0: 2");
+        let open = Check::not_judged("interleave", "there is one node");
+        let parts = vec![PartResult::new(Part::Placement, vec![passed, open], 0.5)];
+        let host = vec![("machine".to_owned(), "two CPUs".to_owned())];
+        let text = serde_json::to_string(&SelfTest::new("0.1.0", host, parts)).expect("JSON");
+        let golden = concat!(
+            r#"{"format":"numapilot-selftest","version":1,"numapilot":"0.1.0","host":[["machine","two CPUs"]],"verdict":"pass","#,
+            r#""parts":[{"part":"placement","verdict":"pass","checks":[{"name":"bind to node 0","verdict":"pass","#,
+            r#""reason":"All is well.","expected":"node 0: 2","found":"node 0: 2"},{"name":"interleave","verdict":"not_judged","#,
+            r#""reason":"There is one node."}],"seconds":0.5}]}"#
+        );
+        assert_eq!(text, golden);
+    }
+
+    #[test]
     fn reasons_are_sentences() {
         for (text, expected) in [
             ("this machine has one node", "This machine has one node."),

@@ -19,6 +19,9 @@ use crate::{contention, latency_order};
 /// Rounds of each row of programs.
 const ROUNDS: usize = 9;
 const ROUNDS_QUICK: usize = 5;
+/// No further programs are tried after this time.
+const CONTENTION: Duration = Duration::from_secs(60);
+const CONTENTION_QUICK: Duration = Duration::from_secs(20);
 /// What the measurement stays within; without `quick`, what `numapilot measure` does.
 const BUDGET_QUICK: Duration = Duration::from_secs(5);
 
@@ -127,8 +130,9 @@ impl Runner<'_> {
             Some(Err(reason)) => return not_judged(reason),
             None => return not_judged("nothing was measured"),
         };
-        let rounds = if self.options.is_quick { ROUNDS_QUICK } else { ROUNDS };
-        let stage = Stage { machine: self.machine, permit: &self.permit, plan, results, rounds };
+        let (rounds, budget) =
+            if self.options.is_quick { (ROUNDS_QUICK, CONTENTION_QUICK) } else { (ROUNDS, CONTENTION) };
+        let stage = Stage { machine: self.machine, permit: &self.permit, plan, results, rounds, budget };
         let progress = &mut self.progress;
         let mut told = |now: String| progress(Progress { part: Part::Contention, now });
         match stage.run(&scenes, &mut told) {

@@ -77,18 +77,19 @@ fn indented(out: &mut String, text: &str, look: Look) {
 
 /// Each program of each row with its slow-down, scene by scene.
 fn rows(out: &mut String, contention: &Contention, look: Look) {
-    let mut scene = None;
     let mut at = 0;
     while let Some(first) = contention.rows.get(at) {
         let same = |row: &&Row| row.scene == first.scene && row.members.len() == first.members.len();
         let of_scene: Vec<&Row> = contention.rows[at..].iter().take_while(same).collect();
         at += of_scene.len();
-        if scene != Some(&first.scene) {
-            scene = Some(&first.scene);
-        }
         let threads: Vec<String> = first.members.iter().map(|member| member.threads.to_string()).collect();
         let _ = writeln!(out, "  {}; threads of each program: {}", clean(&first.scene), threads.join(", "));
         out.push_str(&table(&of_scene).render(look, 2));
+    }
+    for note in &contention.notes {
+        for line in wrap(&clean(&format!("Note: {note}")), look.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {}", look.faint(&line));
+        }
     }
     if let Some(medians) = &contention.medians {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -109,12 +110,12 @@ fn rows(out: &mut String, contention: &Contention, look: Look) {
 fn table(rows: &[&Row]) -> Table {
     let mut table = Table::new()
         .flexible("PROGRAMS", 12)
-        .column("MEASURED", Align::Right)
-        .column("±", Align::Right)
-        .column("PREDICTED", Align::Right)
-        .column("ERROR", Align::Right)
-        .column("BASELINE", Align::Right)
-        .column("DISTURBED", Align::Right);
+        .column("MEASURED", Align::Left)
+        .column("± %", Align::Left)
+        .column("PREDICTED", Align::Left)
+        .column("ERROR %", Align::Left)
+        .column("BASELINE %", Align::Left)
+        .column("BUSY", Align::Right);
     for row in rows {
         let each = |value: &dyn Fn(&Member) -> String| row.members.iter().map(value).collect::<Vec<_>>().join(" ");
         let percent = |share: f64| format!("{:.0}", share * 100.0);

@@ -5,7 +5,7 @@ use crate::outcome::Check;
 
 /// What the median error may be.
 pub const ERROR_MAX: f64 = 0.10;
-/// With more of the slices disturbed than this, it was the machine's other load that was measured.
+/// With more of the runs disturbed than this, it was the machine's other load that was measured.
 const DISTURBED_MAX: f64 = 0.5;
 /// What the check is called.
 pub const NAME: &str = "predicted slow-down of programs that run together";
@@ -48,7 +48,7 @@ pub fn judge(rows: &[Row]) -> Check {
     let disturbed = rows.iter().map(|row| row.disturbed_share).sum::<f64>() / rows.len() as f64;
     let check = if disturbed > DISTURBED_MAX {
         let words = format!(
-            "the machine was too busy: in {} of the slices a program lost its CPU to another; run it again when the machine is quieter",
+            "the machine was too busy: in {} of the runs a program lost its CPU to others all the time; run it again when the machine is quieter",
             percent(disturbed)
         );
         Check::not_judged(NAME, words)
@@ -79,6 +79,9 @@ pub fn judge(rows: &[Row]) -> Check {
         );
         Check::judged(NAME, holds, words)
     };
+    if check.verdict == crate::outcome::Verdict::NotJudged {
+        return check;
+    }
     check.with(format!("median error at most {}", percent(ERROR_MAX)), percent(medians.error))
 }
 
@@ -125,7 +128,7 @@ mod tests {
     fn a_busy_machine_and_one_without_contention_are_not_judged_and_say_which() {
         for (rows, words) in [
             (vec![row(&[(1.1, 1.5, 0.3)], 0.0)], "repeated runs differ by 30.0 %"),
-            (vec![row(&[(1.5, 1.5, 0.0)], 0.9)], "90.0 % of the slices"),
+            (vec![row(&[(1.5, 1.5, 0.0)], 0.9)], "90.0 % of the runs"),
             (vec![row(&[(1.01, 1.0, 0.02)], 0.0)], "do not load this memory enough"),
             (vec![], "no programs"),
             (vec![row(&[], 0.0)], "no programs"),

@@ -62,7 +62,7 @@ pub struct Row {
     pub scene: String,
     /// The programs.
     pub members: Vec<Member>,
-    /// Share of the slices in which one of them lost its CPU to somebody else.
+    /// Share of the runs in which one of them lost its CPU to somebody else in nearly every slice.
     pub disturbed_share: f64,
 }
 

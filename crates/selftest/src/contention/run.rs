@@ -1,10 +1,11 @@
 //! Runs the programs of a scene: each alone and all together, in turn, round after round; and predicts what came of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use numapilot_machine::Machine;
 use numapilot_measure::{
-    Activity, MeasureError, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text, run_together,
+    Activity, MeasureError, Pace, Pages, Permit, Plan, Program, Results, Seat, Slice, calibrate, model_text,
+    run_together,
 };
 use numapilot_traffic::{MemorySystem, TrafficError};
 use thiserror::Error;
@@ -15,11 +16,9 @@ use super::scenes::{Place, Scene};
 use super::{Contention, Member, Row};
 use crate::outcome::Check;
 
-/// A slice is shorter than a scheduler's turn, so that many are whole on a busy machine too, and far above the clock's grain.
-const SLICE: Duration = Duration::from_millis(2);
-/// Slices of a run.
-const SLICES: usize = 8;
-/// Fewer undisturbed slices than this say nothing: then all count.
+/// A slice is shorter than a scheduler's turn, so that some are whole on a busy machine too, and far above the clock's grain. A run has as many as it needs.
+const PACE: Pace = Pace { slice: Duration::from_millis(2), quiet: 6, most: 30 };
+/// A run with fewer undisturbed slices than this is disturbed: then all of its slices count.
 const QUIET_MIN: usize = 2;
 /// No more of a node's free memory is taken than this share, all programs together.
 const FREE_SHARE: u64 = 2;
@@ -55,6 +54,8 @@ pub struct Stage<'a> {
     pub results: &'a Results,
     /// Rounds of each row.
     pub rounds: usize,
+    /// After this time no further row begins: on a busy machine each takes longer.
+    pub budget: Duration,
 }
 
 impl Stage<'_> {
@@ -73,17 +74,32 @@ impl Stage<'_> {
         let system = MemorySystem::new(&model)?;
         let mut contention = Contention { model: text, rounds: self.rounds, ..Contention::default() };
         contention.notes.extend(self.results.notes.iter().chain(&self.results.left_out).cloned());
+        let end = Instant::now() + self.budget;
+        let mut left_out = 0;
         for scene in scenes {
+            if Instant::now() > end {
+                left_out += scene.casts.len();
+                continue;
+            }
             let mut programs = Vec::new();
             for place in &scene.places {
                 programs.push(Program::new(&self.seat(place, scene.places.len()))?);
             }
             for cast in &scene.casts {
+                if Instant::now() > end {
+                    left_out += 1;
+                    continue;
+                }
                 let words: Vec<&str> = cast.iter().map(|activity| activity.word()).collect();
                 progress(format!("{}: {}", scene.name, words.join(" + ")));
                 let times = self.rounds_of(&mut programs, cast)?;
                 contention.rows.push(row(scene, cast, &times, (&model, &system))?);
             }
+        }
+        if left_out > 0 {
+            contention.notes.push(format!(
+                "{left_out} rows were left out: this machine is busy, and those before took all of the time."
+            ));
         }
         contention.medians = medians(&contention.rows);
         let check = judge(&contention.rows);
@@ -124,12 +140,12 @@ impl Stage<'_> {
                 // All together comes at another place of each round, so that no order favours one side.
                 let index = (step + round) % (cast.len() + 1);
                 if index < cast.len() {
-                    let ran = run_together(&mut [(&mut programs[index], cast[index])], SLICE, SLICES)?;
+                    let ran = run_together(&mut [(&mut programs[index], cast[index])], PACE)?;
                     times.alone[index].push(times.stolen.rate(&ran[0]));
                     continue;
                 }
                 let mut all: Vec<(&mut Program, Activity)> = programs.iter_mut().zip(cast.iter().copied()).collect();
-                let ran = run_together(&mut all, SLICE, SLICES)?;
+                let ran = run_together(&mut all, PACE)?;
                 for (rates, slices) in times.together.iter_mut().zip(&ran) {
                     rates.push(times.stolen.rate(slices));
                 }
@@ -147,7 +163,7 @@ struct Times {
     stolen: Stolen,
 }
 
-/// Slices in which a program lost its CPU.
+/// Runs in which programs lost their CPUs in nearly every slice.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stolen {
     disturbed: usize,
@@ -158,9 +174,10 @@ impl Stolen {
     /// The rate of a run: the median of the slices that nothing disturbed, where there are enough of them; else of all.
     fn rate(&mut self, slices: &[Slice]) -> f64 {
         let quiet: Vec<f64> = slices.iter().filter(|slice| !slice.is_disturbed).map(|slice| slice.per_s).collect();
-        self.disturbed += slices.len() - quiet.len();
-        self.all += slices.len();
-        let counted = if quiet.len() >= QUIET_MIN { quiet } else { slices.iter().map(|slice| slice.per_s).collect() };
+        let is_disturbed = quiet.len() < QUIET_MIN;
+        self.disturbed += usize::from(is_disturbed);
+        self.all += 1;
+        let counted = if is_disturbed { slices.iter().map(|slice| slice.per_s).collect() } else { quiet };
         median(counted).unwrap_or(0.0)
     }
 }
@@ -225,7 +242,7 @@ mod tests {
         assert_eq!(stolen.rate(&slices), 11.0);
         slices[2].is_disturbed = true;
         assert_eq!(stolen.rate(&slices), 6.0);
-        assert_eq!((stolen.disturbed, stolen.all), (5, 8));
+        assert_eq!((stolen.disturbed, stolen.all), (1, 2));
     }
 
     #[test]
