@@ -1,4 +1,4 @@
-//! The program whose accesses are known, as numapilot's own executable runs it (`truth.c` is the same for engine `instrument`): what it does, and what it tells.
+//! The program whose accesses are known, as numapilot's own executable runs it (`truth.c` does the same for engine `instrument`), and what it tells.
 
 use std::collections::BTreeMap;
 use std::fmt;
