@@ -115,12 +115,9 @@ mod tests {
         Results { latency: latencies.iter().map(cell).collect(), ..Results::default() }
     }
 
+    /// Two nodes, 10 and 21 apart.
     fn machine() -> Machine {
-        let text = "format = 1\nname = \"two\"\n[[nodes]]\nids = [0]\ncpus = [\"0\"]\nmemory_gib = 1\nmemory_bandwidth_gb_per_s = 10\n\
-            [[nodes]]\nids = [1]\ncpus = [\"1\"]\nmemory_gib = 1\nmemory_bandwidth_gb_per_s = 10\n\
-            [[links]]\npairs = [[0, 1]]\nbandwidth_gb_per_s = 10\n[[distances]]\nfrom = [0]\nto = [1]\nvalue = 21\n\
-            [[distances]]\nfrom = [1]\nto = [0]\nvalue = 21\n";
-        Machine::from_model_text(text, "test").expect("a machine")
+        Machine::load("xeon-2s").expect("a model")
     }
 
     #[test]
