@@ -149,9 +149,11 @@ fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureE
     Ok(out)
 }
 
-/// The highest rate of reads from a node's memory, by anybody.
+/// The highest rate at which a node's memory was seen to work, by anybody: reads alone, or with writes, of which every byte passes the controller. Kernels
+/// whose lines the cache reads before they are written are left out: some processors save that read where a whole line is written, and say so to nobody.
 fn highest(results: &Results, to: NodeId) -> Option<f64> {
-    let cells = results.bandwidth.iter().filter(|cell| cell.target.node() == Some(to) && cell.kernel == Kernel::Read);
+    let of_node = results.bandwidth.iter().filter(|cell| cell.target.node() == Some(to));
+    let cells = of_node.filter(|cell| !cell.kernel.usage().allocates);
     let curves = results.loaded.iter().filter(|curve| curve.target.node() == Some(to));
     let points = curves.flat_map(|curve| curve.points.iter().map(|point| point.bytes_per_s));
     cells.map(|cell| cell.bytes_per_s.best()).chain(points).max_by(f64::total_cmp)

@@ -125,6 +125,23 @@ fn a_memory_that_was_not_filled_is_an_estimate() {
     assert!(controller.bytes_per_s > 2.5e9, "at least what was seen: {controller:?}");
 }
 
+#[test]
+fn what_a_memory_served_of_reads_and_writes_is_what_it_can_do_at_least() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let mut results = measured(&truth, 1, 4.0);
+    let found = |results: &Results| calibrate(&truth, results).expect("a fit").controllers[&NodeId(0)].bytes_per_s;
+    let by_reads = found(&results);
+    let mut cell = results.bandwidth[0].clone();
+    (cell.kernel, cell.bytes_per_s) = (Kernel::Mix1To1, figure(2.0 * by_reads));
+    results.bandwidth.push(cell.clone());
+    assert!(found(&results) >= 2.0 * by_reads, "{} of {by_reads}", found(&results));
+    // Whether the cache read these lines first, nobody says.
+    results.bandwidth.pop();
+    cell.kernel = Kernel::Write;
+    results.bandwidth.push(cell);
+    assert!((found(&results) / by_reads - 1.0).abs() < 1e-9);
+}
+
 /// Make sure that latencies which nobody would believe (a machine whose emulator is busy elsewhere) end in a model that holds together all the same.
 #[test]
 fn whatever_was_measured_makes_a_model() {
