@@ -37,15 +37,10 @@ impl Solver {
     /// Solves `load` on `system`. The solution stays valid until the next call. A load that cannot be leaves the last solution in place.
     pub fn solve(&mut self, system: &MemorySystem, load: &Load) -> Result<&Solution, TrafficError> {
         let (iterations, residual) = self.settle(system, load, TOLERANCE)?;
-        self.state.wait_for_probes(system);
-        self.state.throughputs(system, &self.network);
         self.solution.iterations = iterations;
         self.solution.adjoint_residual = self.adjoint.solve(system, &self.network, &self.state);
         self.solution.residual = residual;
         self.answer.fill(&mut self.solution, system, load, &self.network, &self.state, &self.adjoint);
-        if residual >= TOLERANCE {
-            self.forget();
-        }
         Ok(&self.solution)
     }
 
@@ -54,27 +49,27 @@ impl Solver {
     /// # Errors
     /// As [`Solver::solve`].
     pub fn paths(&mut self, system: &MemorySystem, load: &Load) -> Result<&[Vec<f64>], TrafficError> {
-        let (_, residual) = self.settle(system, load, PATHS_TOLERANCE)?;
-        self.state.wait_for_probes(system);
-        self.state.throughputs(system, &self.network);
+        self.settle(system, load, PATHS_TOLERANCE)?;
         self.answer.paths(&mut self.solution.path_ns, system, &self.network, &self.state);
-        if residual >= PATHS_TOLERANCE {
-            self.forget();
-        }
         Ok(&self.solution.path_ns)
     }
 
-    /// Iterates to the fixed point; how often, and what is left.
+    /// Iterates to the fixed point, and takes what follows from it; how often, and what is left. A point that is none is forgotten.
     fn settle(&mut self, system: &MemorySystem, load: &Load, tolerance: f64) -> Result<(u32, f64), TrafficError> {
         self.network.build(system, load)?;
         let (stations, classes) = (system.stations(), self.network.rows.len());
         let warm = self.point.len() == stations && self.state.response_ns.len() == classes;
         self.image.resize(stations, 0.0);
         self.begin(system, warm);
-        let (iterations, residual) = self.iterate(system, tolerance);
+        let (mut iterations, mut residual) = self.iterate(system, tolerance);
         if warm && residual >= tolerance {
             self.begin(system, false);
-            return Ok(self.iterate(system, tolerance));
+            (iterations, residual) = self.iterate(system, tolerance);
+        }
+        self.state.wait_for_probes(system);
+        self.state.throughputs(system, &self.network);
+        if residual >= tolerance {
+            self.forget();
         }
         Ok((iterations, residual))
     }
