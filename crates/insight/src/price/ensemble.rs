@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use numapilot_traffic::{Solver, TrafficError};
 
 use super::members::Member;
-use super::{Gathered, Pricer, Settled, Window};
+use super::{Effort, Gathered, Pricer, Settled, Window};
 
-/// Turns of latencies and times, at most, and the relative change of the run time at which they end. Only an interval's ends hang on it.
-const ROUNDS: usize = 3;
-const SETTLED: f64 = 1e-3;
+/// Only an interval's ends hang on a member's run time.
+const EFFORT: Effort = Effort { rounds: 3, settled: 1e-3 };
 /// Windows are alike whose latencies differ by no more than this, as a share, and whose stations' utilisations by no more, as a difference.
 const ALIKE: f64 = 0.05;
 /// Members that are worked on together.
@@ -76,22 +75,16 @@ impl Pricer<'_> {
         let mut paces = self.usage.paces.clone();
         let mut run_ns = |member: &Member| {
             member.core.paces(self.usage, &mut paces);
-            let mut settled = nominal.clone();
-            for _ in 0..ROUNDS {
-                let change = self.round(gathered, &mut settled, &paces, &mut |at, window, load| {
-                    let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
-                    if leader == at {
-                        over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, was);
-                    }
-                    let ratios = over_nominal[leader].iter().flatten();
-                    let paths = window.path_ns.iter_mut().flatten().zip(was.iter().flatten());
-                    paths.zip(ratios).for_each(|((path, was), ratio)| *path = was * ratio);
-                    Ok(())
-                })?;
-                if change <= SETTLED {
-                    break;
+            let settled = self.settle(gathered, nominal.clone(), &paces, &EFFORT, |at, window, load| {
+                let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
+                if leader == at {
+                    over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, was);
                 }
-            }
+                let ratios = over_nominal[leader].iter().flatten();
+                let paths = window.path_ns.iter_mut().flatten().zip(was.iter().flatten());
+                paths.zip(ratios).for_each(|((path, was), ratio)| *path = was * ratio);
+                Ok(())
+            })?;
             Ok(gathered.extra_ns + settled.walked.end_ns)
         };
         part.iter().map(&mut run_ns).collect()

@@ -29,9 +29,8 @@ const SCATTERED: (f64, f64) = (1.0, 4.0);
 /// The same of streams, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
 /// an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
-/// What simulated clocks charge for both.
-const CHARGED_SCATTERED: f64 = 1.0;
-const CHARGED_STREAMED: f64 = 8.0;
+/// Turns that a member takes, about.
+const MEMBER_TURNS: usize = 2;
 
 const OF_CLOCK: &str = "a recording on the real machine (`--engine pmu`, or perf's imported), whose clock is measured";
 const OF_NOTHING: &str = "nothing that this program measures";
@@ -47,6 +46,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// What simulated clocks charge.
+    const CHARGED: Core = Core { own: 1.0, scattered: 1.0, streamed: 8.0 };
+
+    /// The core whose unknowns, in the order of [`cores`], have these values.
+    fn of(values: &[f64]) -> Core {
+        match *values {
+            [own, scattered, streamed] => Core { own, scattered, streamed },
+            [scattered] => Core { scattered, ..Core::CHARGED },
+            _ => Core::CHARGED,
+        }
+    }
+
     /// The paces of a program on such cores.
     pub fn paces(&self, usage: &Usage, paces: &mut [Pace]) {
         for (pace, was) in paces.iter_mut().zip(&usage.paces) {
@@ -56,10 +67,10 @@ impl Core {
 
     /// Where the clock was charged: own work and waiting are as long as such cores make them.
     fn charged(&self, was: &Pace) -> Pace {
-        let was_ns = 1.0 - 1.0 / CHARGED_STREAMED;
+        let was_ns = 1.0 - 1.0 / Core::CHARGED.streamed;
         let streamed = ((1.0 - 1.0 / was.outstanding) / was_ns).clamp(0.0, 1.0);
-        let of_one = |scattered: f64, stream: f64| (1.0 - streamed) / scattered + streamed / stream;
-        let more = of_one(CHARGED_SCATTERED, CHARGED_STREAMED) / of_one(self.scattered, self.streamed);
+        let of_one = |core: &Core| (1.0 - streamed) / core.scattered + streamed / core.streamed;
+        let more = of_one(&Core::CHARGED) / of_one(self);
         let (own_ns, memory_ns) = (was.own_ns * self.own, (was.busy_ns - was.own_ns) / more);
         Pace { own_ns, busy_ns: own_ns + memory_ns, outstanding: was.outstanding * more, ..*was }
     }
@@ -105,42 +116,27 @@ impl Members {
     pub fn of(machine: &Machine, usage: &Usage) -> Result<Members, TrafficError> {
         let machine = &machine.clone().with_ranges_of_builtin();
         let unknowns = unknowns(machine);
-        let mut open: Vec<Open> = unknowns.iter().map(of_machine).collect();
-        let core = cores(usage.charged);
-        open.extend(core.iter().cloned());
-        // Times something: as likely half as double.
-        let range = |at: usize, open: &Open| {
-            if at < unknowns.len() { (open.low, open.high) } else { (open.low.ln(), open.high.ln()) }
-        };
-        let ranges: Vec<(f64, f64)> = open.iter().enumerate().map(|(at, open)| range(at, open)).collect();
+        let cores = cores(usage.charged);
+        // A core's are factors: as likely half as double.
+        let ranges: Vec<(f64, f64)> = (unknowns.iter().map(|unknown| (unknown.low, unknown.high)))
+            .chain(cores.iter().map(|open| (open.low.ln(), open.high.ln())))
+            .collect();
+        let mut open: Vec<Open> = unknowns.iter().map(of_machine).chain(cores).collect();
         let mut all = Vec::new();
-        for point in latin_hypercube(&ranges, count(machine, usage), SEED) {
-            let (of_machine, of_core) = point.split_at(unknowns.len());
+        for mut point in latin_hypercube(&ranges, count(machine, usage), SEED) {
+            let (of_machine, of_core) = point.split_at_mut(unknowns.len());
+            of_core.iter_mut().for_each(|factor| *factor = factor.exp());
             let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(of_machine.iter().copied()).collect();
             // Ranges that reach beyond what a machine can have leave it as it is described.
             let drawn = machine.with_values(&set).unwrap_or_else(|_| machine.clone());
-            let of_core: Vec<f64> = of_core.iter().map(|ln| ln.exp()).collect();
-            let of = |name: &str, default: f64| {
-                core.iter().position(|open| open.place == name).map_or(default, |at| of_core[at])
-            };
-            let core = Core {
-                own: of(OWN_PLACE, 1.0),
-                scattered: of(SCATTERED_PLACE, CHARGED_SCATTERED),
-                streamed: of(STREAMED_PLACE, CHARGED_STREAMED),
-            };
-            all.push(Member { system: MemorySystem::new(&drawn)?, core });
-            let values = of_machine.iter().chain(&of_core);
-            open.iter_mut().zip(values).for_each(|(open, value)| open.values.push(*value));
+            all.push(Member { system: MemorySystem::new(&drawn)?, core: Core::of(of_core) });
+            open.iter_mut().zip(&point).for_each(|(open, value)| open.values.push(*value));
         }
         Ok(Members { open, all })
     }
 }
 
-const OWN_PLACE: &str = "program.own_work";
-const SCATTERED_PLACE: &str = "program.scattered_outstanding";
-const STREAMED_PLACE: &str = "program.streamed_outstanding";
-
-/// What is not known of the program.
+/// What is not known of the program, in the order that [`Core::of`] takes.
 fn cores(charged: bool) -> Vec<Open> {
     let open = |place: &str, words, value, (low, high), narrowed_by| Open {
         place: place.to_owned(),
@@ -152,15 +148,16 @@ fn cores(charged: bool) -> Vec<Open> {
         values: Vec::new(),
     };
     let scattered = "scattered accesses that a core keeps outstanding";
+    let Core { own: own_work, scattered: at_once, streamed: in_streams } = Core::CHARGED;
     if !charged {
-        return vec![open(SCATTERED_PLACE, scattered, CHARGED_SCATTERED, SCATTERED, OF_NOTHING)];
+        return vec![open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_NOTHING)];
     }
     let own = "the program's own work between accesses, times what was charged";
     let streamed = "accesses of streams that a core keeps outstanding";
     vec![
-        open(OWN_PLACE, own, 1.0, OWN_WORK, OF_CLOCK),
-        open(SCATTERED_PLACE, scattered, CHARGED_SCATTERED, SCATTERED, OF_CLOCK),
-        open(STREAMED_PLACE, streamed, CHARGED_STREAMED, STREAMED, OF_CLOCK),
+        open("program.own_work", own, own_work, OWN_WORK, OF_CLOCK),
+        open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK),
+        open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK),
     ]
 }
 
@@ -184,6 +181,3 @@ fn count(machine: &Machine, usage: &Usage) -> usize {
     let of_one = MEMBER_TURNS * (of_windows + usage.course.len() + usage.paces.len());
     (STEPS / of_one.max(1)).clamp(LEAST, MOST)
 }
-
-/// Turns that a member takes, about.
-const MEMBER_TURNS: usize = 2;

@@ -22,9 +22,16 @@ use self::shrink::Threads;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 
-/// Times that latencies are computed anew from the times found, at most; and the relative change of the run time at which that ends.
-const ROUNDS: usize = 6;
-const SETTLED: f64 = 1e-4;
+/// How exactly latencies and times are to agree with each other.
+struct Effort {
+    /// Times that latencies are computed anew from the times found, at most.
+    rounds: usize,
+    /// Relative change of the run time at which that ends.
+    settled: f64,
+}
+
+/// Of the price itself.
+const EFFORT: Effort = Effort { rounds: 6, settled: 1e-4 };
 
 /// Where an access goes.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +178,7 @@ impl<'a> Pricer<'a> {
             walked: usage.course.walk(&usage.course.worked_ns),
         };
         let mut solver = Solver::default();
-        let settled = self.settle(&gathered, &recorded, &usage.paces, |_, window, load| {
+        let settled = self.settle(&gathered, recorded, &usage.paces, &EFFORT, |_, window, load| {
             let solution = solver.solve(&self.system, load)?;
             window.path_ns.clone_from(&solution.path_ns);
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
@@ -215,18 +222,17 @@ impl<'a> Pricer<'a> {
         Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
     }
 
-    /// Computes latencies and times in turn, from `first` on, until they agree. `solve` fills a window's latencies.
+    /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, which it is given by number, too.
     fn settle(
         &self,
         gathered: &Gathered,
-        first: &Settled,
+        mut settled: Settled,
         paces: &[Pace],
+        effort: &Effort,
         mut solve: impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
     ) -> Result<Settled, TrafficError> {
-        let mut settled = first.clone();
-        for _ in 0..ROUNDS {
-            let change = self.round(gathered, &mut settled, paces, &mut solve)?;
-            if change <= SETTLED {
+        for _ in 0..effort.rounds {
+            if self.round(gathered, &mut settled, paces, &mut solve)? <= effort.settled {
                 break;
             }
         }
