@@ -53,7 +53,7 @@ impl<'a> Shop<'a> {
 
     /// The gain of a wish without its interval, which takes most of the time.
     pub fn value(&self, wish: &Wish) -> Result<f64, TrafficError> {
-        Ok(self.now.run_ns / self.then(&[wish], false)?.run_ns.max(1.0) - 1.0)
+        Ok(gain_of(self.now.run_ns, self.then(&[wish], false)?.run_ns))
     }
 
     /// The program as it was.
@@ -104,13 +104,12 @@ impl<'a> Shop<'a> {
 
     /// How much faster, as a share of the new run time, and where its interval comes from.
     pub fn gain(&self, then: &Priced) -> (Estimate, Uncertainty) {
-        let of = |now: f64, then: f64| if then > 0.0 { now / then - 1.0 } else { 0.0 };
-        let gain = of(self.now.run_ns, then.run_ns);
+        let gain = gain_of(self.now.run_ns, then.run_ns);
         let mut parts = then.parts_ns;
-        parts.iter_mut().zip(&self.now.parts_ns).for_each(|(then, now)| *then = of(*now, *then));
+        parts.iter_mut().zip(&self.now.parts_ns).for_each(|(then, now)| *then = gain_of(*now, *then));
         let sampled = Estimate::jackknife(gain, &parts).margin();
         let gains: Vec<f64> =
-            self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| of(*now, *then)).collect();
+            self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| gain_of(*now, *then)).collect();
         interval(gain, &gains, sampled, &self.pricer.members.open)
     }
 
@@ -131,6 +130,11 @@ impl<'a> Shop<'a> {
         }
         shares
     }
+}
+
+/// How much faster, as a share of the new run time; 0 where that is none.
+fn gain_of(now_ns: f64, then_ns: f64) -> f64 {
+    if then_ns > 0.0 { now_ns / then_ns - 1.0 } else { 0.0 }
 }
 
 /// Shares by node for what is spread.
