@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use numapilot_flows::Trace;
 use numapilot_machine::Machine;
 use numapilot_measure::Permit;
 use numapilot_sources::doctor::Diagnosis;
+use tempfile::Builder;
 
 use super::judge::{Evidence, Recorded, judge, name};
 use super::truth::{Order, SOURCE, Truth};
@@ -48,8 +49,8 @@ pub fn run(
     diagnosis: &Diagnosis,
     progress: &mut dyn FnMut(String),
 ) -> io::Result<Vec<Check>> {
-    let folder = Folder::new()?;
-    let studio = Studio { executable, machine, folder: &folder.0 };
+    let folder = Builder::new().prefix("numapilot-selftest-").tempdir()?;
+    let studio = Studio { executable, machine, folder: folder.path() };
     let mut checks = Vec::new();
     for engine in &ENGINES {
         progress(name(engine));
@@ -181,21 +182,4 @@ fn object_at(trace: &Path, truth: &Truth) -> Result<Option<Recorded>, String> {
         bytes: object.bytes,
         thread: object.thread.and_then(|thread| trace.thread(thread)).map(|thread| u64::from(thread.tid)),
     }))
-}
-
-/// A folder that goes away with its value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Folder> {
-        let path = std::env::temp_dir().join(format!("numapilot-selftest-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
