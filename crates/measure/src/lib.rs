@@ -65,6 +65,7 @@ pub use run::Progress;
 pub use run::run;
 pub use stats::Better;
 pub use stats::Spread;
+pub use stats::median;
 pub use together::Activity;
 pub use together::Pace;
 pub use together::Program;

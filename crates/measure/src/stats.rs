@@ -89,7 +89,11 @@ pub fn undisturbed(repetitions: &[(f64, bool)]) -> Vec<f64> {
     if quiet.len() >= QUIET_MIN { quiet } else { repetitions.iter().map(|(value, _)| *value).collect() }
 }
 
-/// The middle of ascending values.
+/// The middle of ascending values; of an even number, halfway between the two.
+///
+/// # Panics
+/// Of none.
+#[must_use]
 pub fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
@@ -170,6 +174,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn as_many_values_lie_below_the_middle_as_above(mut values in prop::collection::vec(0.0_f64..10.0, 1..40)) {
+            values.sort_by(f64::total_cmp);
+            let middle = median(&values);
+            let below = values.iter().filter(|value| **value < middle).count();
+            let above = values.iter().filter(|value| **value > middle).count();
+            prop_assert!(below * 2 <= values.len() && above * 2 <= values.len());
+        }
+
         #[test]
         fn slow_outliers_never_change_the_best(base in 1.0_f64..1e6, noise in prop::collection::vec(1.05_f64..100.0, 0..30)) {
             let mut values = vec![base, base * 1.01];

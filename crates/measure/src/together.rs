@@ -18,8 +18,6 @@ use crate::results::{Target, Walk};
 
 /// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
 const BLOCK: usize = 16 * CHUNK;
-/// Bytes of a line, as the traffic model counts accesses.
-const LINE: usize = 64;
 /// A slice in which a thread began later than the first by more than this share of it was none of all programs together.
 const LATE_SHARE: f64 = 0.05;
 
@@ -198,7 +196,7 @@ impl Worker<'_> {
             // Kernels of one array go through all three.
             self.arrays.each.rotate_left(1);
         }
-        kernel.model_accesses().0 * (BLOCK * size_of::<f64>() / LINE) as f64
+        kernel.model_accesses().0 * (BLOCK * size_of::<f64>()) as f64 / numapilot_traffic::LINE_BYTES
     }
 }
 
