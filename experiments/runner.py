@@ -68,11 +68,6 @@ class Lab:
         with self.said:
             print(text, file=sys.stderr, flush=True)
 
-    def key(self, job):
-        """What a result depends on."""
-        source = job.description or os.path.join(self.trace(job), "meta.json")
-        return {"binary": self.binary_hash, "options": list(job.options), "input": files.hash_of(source)}
-
     @staticmethod
     def kept(path, key):
         """The last run's answer, if nothing has changed since."""
@@ -87,19 +82,8 @@ class Lab:
         """The answer of one `whatif`."""
         self.record(ask, ask.machine)
         trace = self.trace(ask, ask.machine)
-        path = os.path.join(self.out, "predicted", f"{ask.label}.json")
-        key = {"binary": self.binary_hash, "sets": list(ask.sets), "input": files.hash_of(os.path.join(trace, "meta.json"))}
-        answer = self.kept(path, key)
-        if answer is None:
-            sets = [part for one in ask.sets for part in ("--set", one)]
-            printed = run([self.numapilot, "whatif", trace, "--json", *sets])
-            try:
-                whole = json.loads(printed)
-                answer = {part: whole[part] for part in ("gain", "gain_low", "gain_high", "uncertainty")}
-            except (ValueError, KeyError) as error:
-                raise Failed(f"{ask.label}: not an answer of `numapilot whatif --json`: {error!r}") from error
-            files.write(path, json.dumps({"key": key, "answer": answer}))
-        return answer
+        sets = [part for one in ask.sets for part in ("--set", one)]
+        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *sets], priced)
 
     def predictions(self, asks):
         """Answers by what was asked, and what failed."""
@@ -114,20 +98,26 @@ class Lab:
         return answers, failures
 
     def simulate(self, job):
-        """The answer of one simulation, without its series over time; from the last run if nothing has changed since."""
-        path = os.path.join(self.out, "simulated", f"{job.label}.json")
-        key = self.key(job)
+        """The answer of one simulation, without its series over time."""
+        source = job.description or self.trace(job)
+        return self.answer(f"simulated/{job.label}", source, ["simulate", source, *job.options, "--json", "--quiet"], trimmed)
+
+    def answer(self, name, source, arguments, reduced):
+        """What is kept of what a command says about `source`; from the last run if neither that nor the command nor the binary has changed since."""
+        path = os.path.join(self.out, f"{name}.json")
+        input_ = os.path.join(source, "meta.json") if os.path.isdir(source) else source
+        key = {"binary": self.binary_hash, "arguments": arguments, "input": files.hash_of(input_)}
         answer = self.kept(path, key)
         if answer is not None:
             return answer
         begun = time.monotonic()
-        printed = run([self.numapilot, "simulate", job.description or self.trace(job), *job.options, "--json", "--quiet"])
+        printed = run([self.numapilot, *arguments])
         try:
-            answer = trimmed(json.loads(printed))
+            answer = reduced(json.loads(printed))
         except (ValueError, KeyError) as error:
-            raise Failed(f"{job.label}: not an answer of `numapilot simulate --json`: {error!r}") from error
+            raise Failed(f"{name}: not an answer of `numapilot {arguments[0]} --json`: {error!r}") from error
         files.write(path, json.dumps({"key": key, "answer": answer}))
-        self.say(f"simulated {job.label}: {time.monotonic() - begun:.0f} s")
+        self.say(f"{name}: {time.monotonic() - begun:.0f} s")
         return answer
 
     def results(self, jobs):
@@ -152,6 +142,11 @@ class Lab:
         for failure in failures:
             self.say(f"experiments: {failure}")
         return answers, failures
+
+
+def priced(answer):
+    """Only the price."""
+    return {part: answer[part] for part in ("gain", "gain_low", "gain_high", "uncertainty")}
 
 
 def trimmed(answer):
