@@ -18,8 +18,10 @@ const REPETITION: Duration = Duration::from_millis(2);
 const REPETITIONS_MIN: usize = 5;
 /// Before timing, so many loads bring a small array into the caches that it fits into, and page tables into theirs.
 const WARM_LOADS: u64 = 1 << 21;
-/// Loads until the first guess of how long one takes.
+/// Loads until the first guess of how long one takes; and guesses, of which the least is taken: one that lost its CPU would make repetitions so short that
+/// what is done between them takes longer.
 const PROBE_LOADS: usize = 4096;
+const PROBES: usize = 9;
 /// Layers of a chase, at most: laying is as fast as memory with a few.
 const LAYERS_MAX: usize = 16;
 const BASE_PAGE: usize = 4096;
@@ -140,7 +142,7 @@ impl Runner {
             runner.step();
             left = left.saturating_sub(runner.loads as u64);
         }
-        let ns = runner.step();
+        let ns = (0..PROBES).map(|_| runner.step()).fold(f64::INFINITY, f64::min);
         let loads = REPETITION.as_nanos() as f64 / ns.max(0.1);
         runner.loads = (loads as usize).clamp(CHASE_UNROLL, 1 << 26).next_multiple_of(CHASE_UNROLL);
         runner
