@@ -157,20 +157,20 @@ std::uint64_t traverse(const Options &options, const Graph &graph) {
         const bool in_full = number == 0 || number + 2 >= options.searches;
         phase("search");
         pulls += breadth_first(graph, source, parent);
-        phase("verify");
+        phase("check");
         const std::vector<std::uint32_t> depth = depths_of(graph, source, parent);
         if (in_full) verify_tree(graph, source, parent, depth);
         checksum = hash_bytes(checksum, depth.data(), n * sizeof depth[0]);
         if (number % 2) continue;
         phase("paths");
         buckets += shortest_paths(graph, source, distance);
-        phase("verify");
+        phase("check");
         if (in_full) verify_distances(graph, source, distance);
         checksum = hash_bytes(checksum, distance, n * sizeof *distance);
     }
     phase("rank");
     page_rank(graph, static_cast<int>(options.iterations), score, given);
-    phase("verify");
+    phase_verify();
     verify_scores(graph, static_cast<int>(options.iterations), score, given);
     phase(nullptr);
     std::fprintf(stderr, "  %d levels from the bottom up, %d buckets\n", pulls, buckets);

@@ -298,7 +298,7 @@ int main(int argc, char **argv) {
         for (enum dimension along = ALONG_X; along <= ALONG_Z; along++) sweep(&field, along);
         add_change(&field);
     }
-    phase("verify");
+    phase_verify();
     error = error_of(&field, settings.common.seed);
     fprintf(stderr, "  error %.3g, %.3g at first\n", error, first);
     uint64_t checksum = hash_bytes(0, u, cells * sizeof *u);

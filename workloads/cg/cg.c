@@ -236,7 +236,7 @@ int main(int argc, char **argv) {
         }
         zeta = power_step(&work);
     }
-    phase("verify");
+    phase_verify();
     double residual = relative_residual(&work, b);
     verify(&settings, &work, zeta, residual);
     phase(NULL);

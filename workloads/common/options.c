@@ -13,7 +13,8 @@
 const char *const size_names[] = {"test", "small", "medium", "large", NULL};
 
 void (*fail_cleanup)(void);
-static const char *program_name = "workload";
+const char *program_name = "workload";
+bool is_unverified;
 
 void fail(int status, const char *format, ...) {
     char message[1024];
@@ -68,6 +69,7 @@ static void print_help(const struct program *program) {
         }
         putchar('\n');
     }
+    printf("  %-34s %s\n", "--no-verify", "end where the check of the result would begin");
     printf("  %-34s %s\n", "--help", "this text");
     printf("\nExit status: 0 verified result, %d wrong result, %d bad option, %d the system refused something\n", EXIT_WRONG_RESULT,
            EXIT_USAGE, EXIT_SYSTEM);
@@ -112,6 +114,10 @@ void options_parse(const struct program *program, int argc, char **argv) {
         if (!strcmp(argument, "--help") || !strcmp(argument, "-h")) {
             print_help(program);
             exit(0);
+        }
+        if (!strcmp(argument, "--no-verify")) {
+            is_unverified = true;
+            continue;
         }
         const char *equals = strchr(argument, '=');
         size_t length = equals ? (size_t)(equals - argument) : strlen(argument);

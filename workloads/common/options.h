@@ -73,6 +73,12 @@ static inline struct option_spec option_seed(struct common_options *common) {
     return option_number("seed", &common->seed, 0, UINT64_MAX, "seed of everything random; the output depends on it alone");
 }
 
+/* --no-verify, which every workload takes: the program ends where its check would begin. The programs that these stand for check nothing, so that is the
+ * run whose time compares with theirs. */
+extern bool is_unverified;
+/* The program's name, once its options are read. */
+extern const char *program_name;
+
 /* Reads argv into the table's values. Returns only when all options were good; --help prints the table and exits with 0. */
 void options_parse(const struct program *program, int argc, char **argv);
 

@@ -1,8 +1,11 @@
 /* Timing and announcement of phases. */
 #include "phase.h"
 
+#include "options.h"
+
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* A recorder that wants the phases defines it; without one the address is NULL. */
@@ -23,4 +26,14 @@ void phase(const char *name) {
     current_name = name;
     current_start = now;
     if (name && numapilot_mark) numapilot_mark(name);
+}
+
+void phase_verify(void) {
+    if (is_unverified) {
+        phase(NULL);
+        printf("%s unverified\n", program_name);
+        if (fail_cleanup) fail_cleanup();
+        exit(0);
+    }
+    phase("verify");
 }

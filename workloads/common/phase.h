@@ -9,6 +9,9 @@ extern "C" {
 /* Ends the phase before, if any, and begins `name` (a literal: the pointer is kept). NULL only ends. Main thread only. */
 void phase(const char *name);
 
+/* Begins the phase "verify", a program's last. With --no-verify it does not return: the process ends well, and says that nothing was verified. */
+void phase_verify(void);
+
 /* Seconds of the monotonic clock. */
 double seconds_now(void);
 

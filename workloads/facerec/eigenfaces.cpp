@@ -6,18 +6,14 @@
 #include <numeric>
 
 double dot(const double *a, const double *b, std::size_t n) {
-    typedef double Double2 __attribute__((vector_size(16), aligned(8), may_alias));
-    Double2 sums[4] = {};
+    double even = 0, odd = 0;
     std::size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        for (std::size_t lane = 0; lane < 4; lane++) {
-            sums[lane] += *reinterpret_cast<const Double2 *>(a + i + 2 * lane) * *reinterpret_cast<const Double2 *>(b + i + 2 * lane);
-        }
+    for (; i + 2 <= n; i += 2) {
+        even += a[i] * b[i];
+        odd += a[i + 1] * b[i + 1];
     }
-    const Double2 sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    double rest = 0;
-    for (; i < n; i++) rest += a[i] * b[i];
-    return sum[0] + sum[1] + rest;
+    if (i < n) even += a[i] * b[i];
+    return even + odd;
 }
 
 namespace {

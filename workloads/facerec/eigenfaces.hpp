@@ -23,7 +23,7 @@ void gram_of(const std::vector<Matrix> &images, const double *mean, Matrix &gram
 // Writes one eigenface, of unit length, into each row of `basis`: the main thread's only pass over it.
 void basis_of(const std::vector<Matrix> &images, const double *mean, const std::vector<double> &values, const Matrix &vectors, Matrix &basis);
 
-// Inner product of n numbers, in a fixed order of additions.
+// Inner product of n numbers into two sums, as ALPBench's portable loop has it.
 double dot(const double *a, const double *b, std::size_t n);
 
 // Checks `basis` against the definition: unit length, orthogonal, and each an eigenvector of the Gram matrix's eigenvalue.

@@ -1,5 +1,8 @@
 // Face recognition: probe images are projected on a shared basis of eigenfaces and matched with the nearest known face.
 //
+// As where ALPBench's program (Li and others, IISWC 2005) projects its images: they are divided among the threads, each of which reads an image, subtracts the
+// mean and takes its inner products with all eigenfaces.
+//
 // Naive placement: the main thread writes the basis once, so first touch puts all of it on its node, and every thread reads all of
 // it from there for every probe.
 #include "eigenfaces.hpp"
@@ -30,7 +33,9 @@ struct Options {
 struct Preset {
     std::uint64_t subjects, faces, probes;
 };
-const Preset kPresets[] = {{12, 24, 64}, {40, 100, 1600}, {40, 100, 12000}, {40, 100, 100000}};
+const Preset kPresets[] = {{12, 24, 64}, {40, 100, 1000}, {40, 100, 8000}, {40, 100, 60000}};
+// Different probe images, at most: they are read again and again.
+constexpr std::size_t kPhotographs = 256;
 
 Options parse(int argc, char **argv) {
     Options options;
@@ -190,16 +195,49 @@ std::size_t nearest(const Matrix &gallery, const double *coefficients) {
     return best;
 }
 
+std::size_t photograph_of_probe(std::uint64_t probe) { return probe % kPhotographs; }
+
 std::size_t subject_of_probe(const Options &options, std::uint64_t probe) {
-    return mix64(options.common.seed ^ mix64(probe)) % options.subjects;
+    return mix64(options.common.seed ^ mix64(photograph_of_probe(probe))) % options.subjects;
 }
+
+// The probe images, each pixel as a file would have it.
+class Album {
+  public:
+    Album(Team &team, const Options &options, const Population &population)
+        : count_(std::min<std::size_t>(options.probes, kPhotographs)), pixels_(static_cast<float *>(std::aligned_alloc(PAGE_BYTES, bytes()))) {
+        need_memory(pixels_, bytes());
+        phase("photographs");
+        team.run([&](int member) {
+            std::vector<double> image(kPixels);
+            const Range mine = part_of(count_, static_cast<std::size_t>(member), static_cast<std::size_t>(team.size()));
+            for (std::size_t photograph = mine.begin; photograph < mine.end; photograph++) {
+                population.photograph(subject_of_probe(options, photograph), options.images + photograph, image.data());
+                std::transform(image.begin(), image.end(), pixels_ + photograph * kPixels, [](double pixel) { return static_cast<float>(pixel); });
+            }
+        });
+    }
+    ~Album() { std::free(pixels_); }
+    Album(const Album &) = delete;
+    Album &operator=(const Album &) = delete;
+
+    void read(std::uint64_t probe, double *image) const {
+        std::copy_n(pixels_ + photograph_of_probe(probe) * kPixels, kPixels, image);
+    }
+
+  private:
+    std::size_t bytes() const { return (count_ * kPixels * sizeof(float) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
+
+    std::size_t count_;
+    float *pixels_;
+};
 
 struct Answer {
     std::uint64_t hash; // of the coefficients
     std::uint64_t match;
 };
 
-std::vector<Answer> recognise(Team &team, const Options &options, const Population &population, SharedBasis &shared, const Model &model) {
+std::vector<Answer> recognise(Team &team, const Options &options, const Album &album, SharedBasis &shared, const Model &model) {
     phase("recognise");
     std::vector<Answer> answers(options.probes);
     std::atomic<std::uint64_t> next{0};
@@ -208,7 +246,7 @@ std::vector<Answer> recognise(Team &team, const Options &options, const Populati
         Matrix image(static_cast<double *>(need_memory(probe_image, Matrix::bytes(1, kPixels))), 1, kPixels);
         Matrix coefficients = new_row(model.basis.rows());
         for (std::uint64_t probe = next++; probe < options.probes; probe = next++) {
-            population.photograph(subject_of_probe(options, probe), options.images + probe, image.data());
+            album.read(probe, image.data());
             project(shared, model.basis.rows(), model.mean.data(), image.data(), coefficients.data());
             const std::size_t match = nearest(model.gallery, coefficients.data()) / options.images;
             answers[probe] = {hash_bytes(match, coefficients.data(), coefficients.size() * sizeof(double)), match};
@@ -218,9 +256,9 @@ std::vector<Answer> recognise(Team &team, const Options &options, const Populati
 }
 
 // One probe all over again, by the definition: no shared code but the photograph, sums in another order.
-void verify_probe(const Options &options, const Population &population, const Model &model, std::uint64_t probe, std::uint64_t match) {
+void verify_probe(const Options &options, const Album &album, const Model &model, std::uint64_t probe, std::uint64_t match) {
     std::vector<double> image(kPixels);
-    population.photograph(subject_of_probe(options, probe), options.images + probe, image.data());
+    album.read(probe, image.data());
     // Distances between projections from the training images themselves, |B(p - t)|, block of pixels by block of pixels.
     constexpr std::size_t kBlock = 50;
     static_assert(kPixels % kBlock == 0);
@@ -248,11 +286,11 @@ void verify_probe(const Options &options, const Population &population, const Mo
     }
 }
 
-double verify(const Options &options, const Population &population, const Model &model, const std::vector<Answer> &answers) {
-    phase("verify");
+double verify(const Options &options, const Album &album, const Model &model, const std::vector<Answer> &answers) {
+    phase_verify();
     const std::string problem = verify_basis(model.images, model.mean.data(), model.eigenvalues, model.basis, 3);
     if (!problem.empty()) fail(EXIT_WRONG_RESULT, "wrong result: %s", problem.c_str());
-    verify_probe(options, population, model, options.probes / 2, answers[options.probes / 2].match);
+    verify_probe(options, album, model, options.probes / 2, answers[options.probes / 2].match);
     std::uint64_t right = 0;
     for (std::uint64_t probe = 0; probe < options.probes; probe++) right += answers[probe].match == subject_of_probe(options, probe);
     const double rate = static_cast<double>(right) / static_cast<double>(options.probes);
@@ -274,8 +312,9 @@ int main(int argc, char **argv) {
         train(team, options, population, model);
         SharedBasis shared(model.basis, options.common.variant);
         enrol(team, shared, model);
-        const std::vector<Answer> answers = recognise(team, options, population, shared, model);
-        const double rate = verify(options, population, model, answers);
+        const Album album(team, options, population);
+        const std::vector<Answer> answers = recognise(team, options, album, shared, model);
+        const double rate = verify(options, album, model, answers);
         phase(nullptr);
         std::uint64_t checksum = 0;
         for (const Answer &answer : answers) checksum = mix64(checksum ^ answer.hash);

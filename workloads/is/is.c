@@ -217,7 +217,7 @@ int main(int argc, char **argv) {
         rank_keys(&sort);
         for (int test = 0; test < TEST_KEYS; test++) trials[number].ranks[test] = sort.rank[test_key(&sort, test)];
     }
-    phase("verify");
+    phase_verify();
     verify(&sort, trials, settings.rankings);
     uint64_t checksum = hash_bytes(0, rank, sort.range * sizeof *rank);
     for (uint64_t number = 0; number < settings.rankings; number++) checksum = hash_bytes(checksum, trials[number].ranks, sizeof trials->ranks);

@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
     double first = grid_norm(r);
     for (uint64_t cycle = 0; cycle < settings.cycles; cycle++) v_cycle(&hierarchy, in_parallel);
     double last = grid_norm(r);
-    phase("verify");
+    phase_verify();
     verify(&settings, &hierarchy, first, last);
     phase(NULL);
     fprintf(stderr, "  residual %.3g, %.3g at first\n", last, first);

@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
         Covariance covariance = {data.rows, std::vector<std::int64_t>(data.rows), std::vector<std::int64_t>(data.rows * data.rows)};
         compute(team, data, covariance);
         const std::vector<Component> components = leading_components(covariance);
-        phase("verify");
+        phase_verify();
         verify_covariance(data, covariance);
         verify_components(options, covariance, components);
         phase(nullptr);

@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
         phase("start");
         Run run(team, options);
         run.phases();
-        phase("verify");
+        phase_verify();
         run.verify();
         phase(nullptr);
         std::printf("phases ok variables=%" PRIu64 " phases=%" PRIu64 " passes=%" PRIu64 " checksum=%016" PRIx64 "\n", options.variables, options.phases,

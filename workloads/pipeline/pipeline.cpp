@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
             Pipeline pipeline(options);
             counted = pipeline.run();
         }
-        phase("verify");
+        phase_verify();
         if (!(counted == expected(options))) fail(EXIT_WRONG_RESULT, "wrong result: the counts are not those of the records sent");
         phase(nullptr);
         std::printf("pipeline ok messages=%" PRIu64 " records=%" PRIu64 " checksum=%016" PRIx64 "\n", options.messages, counted.records(),

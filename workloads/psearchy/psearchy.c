@@ -183,7 +183,7 @@ static uint64_t scan_document(uint32_t document, struct question *questions, uin
 
 /* The index must hold every word of the text at its places and nothing else, and answer as the scan does, for words of all frequencies. */
 static void verify(const struct job *job) {
-    phase("verify");
+    phase_verify();
     struct question questions[QUERIES] = {0};
     for (uint32_t q = 0; q < QUERIES; q++) {
         /* Ranks from the most frequent to the rarest octave; the last word exists nowhere. */

@@ -22,24 +22,15 @@ struct Points {
     Point *p;
 };
 
-// Squared Euclidean distance, four dimensions at a time; the order of the additions is fixed.
+// Squared Euclidean distance, one dimension at a time into one sum, as PARSEC's program has it: a compiler that keeps the order of floating-point
+// additions cannot use vectors, and each addition waits for the one before. That is most of what a core does for each byte that it reads.
 inline float squared_distance(const float *a, const float *b, int dim) {
-    typedef float Float4 __attribute__((vector_size(16)));
-    Float4 even = {0, 0, 0, 0}, odd = {0, 0, 0, 0};
-    const Float4 *x = reinterpret_cast<const Float4 *>(a);
-    const Float4 *y = reinterpret_cast<const Float4 *>(b);
-    int i = 0;
-    for (; i + 2 <= dim / 4; i += 2) {
-        const Float4 first = x[i] - y[i], second = x[i + 1] - y[i + 1];
-        even += first * first;
-        odd += second * second;
+    float sum = 0;
+    for (int i = 0; i < dim; i++) {
+        const float difference = a[i] - b[i];
+        sum += difference * difference;
     }
-    if (i < dim / 4) {
-        const Float4 last = x[i] - y[i];
-        even += last * last;
-    }
-    const Float4 sum = even + odd;
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return sum;
 }
 
 // An endless stream of points around `clusters` true centres in the unit cube. Point n is a function of the seed and n alone.

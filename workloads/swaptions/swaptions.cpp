@@ -143,7 +143,7 @@ int main(int argc, char **argv) {
         Team team(static_cast<int>(options.common.threads));
         phase("price");
         const std::vector<Tally> prices = price(team, options, market);
-        phase("verify");
+        phase_verify();
         verify(options, market, prices);
         phase(nullptr);
         double total = 0;
