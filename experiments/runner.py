@@ -45,10 +45,11 @@ class Lab:
 
     def trace(self, job, machine=plan.MACHINE):
         of_machine = "" if machine == plan.MACHINE else f"-{machine}"
-        return os.path.join(self.out, "traces", f"{job.program}-{job.variant}{of_machine}.numatrace")
+        name = "-".join([job.program, job.variant, *(word.lstrip("-") for word in job.arguments)])
+        return os.path.join(self.out, "traces", f"{name}{of_machine}.numatrace")
 
     def record(self, job, machine=plan.MACHINE):
-        """Once; the program verifies itself. Recordings run one at a time, as they use all cores."""
+        """Once; the program verifies itself unless told not to. Recordings run one at a time, as they use all cores."""
         trace = self.trace(job, machine)
         if os.path.exists(os.path.join(trace, "meta.json")):
             return
@@ -60,7 +61,7 @@ class Lab:
         shutil.rmtree(unfinished, ignore_errors=True)
         options = ["--quiet", "--machine", machine, "--rate", RATE_HZ, "-o", unfinished]
         begun = time.monotonic()
-        run([self.numapilot, "record", *options, "--", program, "--variant", job.variant], cwd=self.out)
+        run([self.numapilot, "record", *options, "--", program, "--variant", job.variant, *job.arguments], cwd=self.out)
         os.replace(unfinished, trace)
         self.say(f"recorded {job.program}, {job.variant}, on {machine}: {time.monotonic() - begun:.0f} s")
 
