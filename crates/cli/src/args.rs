@@ -182,6 +182,7 @@ Examples:
   numapilot record --placement interleave -- ./app          what if all memory were interleaved
   numapilot record --engine emulate --machine opteron-8385 -- sort big.txt    every access of an unmodified program
   numapilot record --plan app.toml --machine memprof-c -- ./app  what if a plan placed it
+  numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
   numapilot record --engine fault -- ./app                  on this machine: who touches which page first, and where
   numapilot record --pid 4711 --for 10s                     the same of a program that runs already
@@ -215,6 +216,9 @@ pub struct RecordArgs {
     /// A plan file that decides otherwise for some objects and threads: tries a fix before anyone makes it
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// The same program without call-outs: is run first, up to three times with the same arguments and no input; its processor time narrows predictions
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system"])]
+    pub native: Option<OsString>,
     /// Keep one memory access in N as a sample, on average (randomised)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub period: Option<u64>,

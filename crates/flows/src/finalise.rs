@@ -406,6 +406,7 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
         interrupted: told.end.is_none(),
         host: start.host.clone(),
         config: start.config.clone(),
+        native: start.more.get("native").and_then(|native| serde_json::from_value(native.clone()).ok()).flatten(),
         tables: std::collections::BTreeMap::new(),
         more: more(told),
     }

@@ -34,6 +34,7 @@ pub use calibrate::Limit;
 pub use calibrate::PairFit;
 pub use calibrate::calibrate;
 pub use disturbance::Disturbance;
+pub use disturbance::clock_hz;
 pub use error::MeasureError;
 pub use kernels::Isa;
 pub use kernels::Kernel;

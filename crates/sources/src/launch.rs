@@ -118,8 +118,8 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     if let Some(arena) = launch.arena.filter(|_| preload.is_some()) {
         command.env("NUMAPILOT_ARENA", arena);
     }
-    if launch.passive_waits && PASSIVE_WAITS.iter().all(|(name, _)| std::env::var_os(name).is_none()) {
-        command.envs(PASSIVE_WAITS);
+    if launch.passive_waits {
+        command.envs(passive_waits());
     }
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
     match (launch.emulator, preload) {
@@ -150,6 +150,12 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     })?;
     drop(blocked);
     Ok(Program { pid: child.id().cast_signed(), exit: None, foreign, times: ProcessorTimes::default() })
+}
+
+/// Variables that keep idle threads from spinning; none where the user has chosen in any of them.
+pub fn passive_waits() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_chosen = PASSIVE_WAITS.iter().any(|(name, _)| std::env::var_os(name).is_some());
+    PASSIVE_WAITS.into_iter().filter(move |_| !is_chosen)
 }
 
 /// Our libraries first, then what the user preloads (an allocator, say), from the additions or the environment.

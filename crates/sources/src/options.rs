@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_trace::native::Native;
 
 use crate::engine::EngineChoice;
 use crate::engine::Selection;
@@ -166,6 +167,8 @@ pub struct RecordOptions<'a> {
     pub follow: Follow,
     /// How long daemons that the program left behind are still recorded after its end.
     pub daemon_grace: Duration,
+    /// What the program takes without call-outs, where that was measured: kept in the trace.
+    pub native: Option<Native>,
     /// Told how it goes.
     pub progress: Option<&'a mut dyn Progress>,
 }
@@ -196,6 +199,7 @@ impl<'a> RecordOptions<'a> {
             limits: Limits::default(),
             follow: Follow::default(),
             daemon_grace: Duration::from_secs(2),
+            native: None,
             progress: None,
         }
     }

@@ -111,6 +111,7 @@ impl Opening<'_, '_> {
                 "program": self.target.binary.path.to_string_lossy(),
                 "script": self.target.script.as_ref().map(|s| s.to_string_lossy()),
                 "refusals": refusals,
+                "native": self.options.native,
             })),
         }
     }

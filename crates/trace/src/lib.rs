@@ -5,6 +5,7 @@ pub mod chunk;
 pub mod ids;
 pub mod meta;
 pub mod name;
+pub mod native;
 pub mod record;
 pub mod stream;
 pub mod tables;

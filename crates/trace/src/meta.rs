@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::native::Native;
+
 /// Its name in the trace's folder.
 pub const META_FILE: &str = "meta.json";
 /// The format that this build writes: tables or columns are added with a new minor number, and changed in meaning or removed only with a new
@@ -106,6 +108,9 @@ pub struct Meta {
     /// Settings of the recording.
     #[serde(default)]
     pub config: Map<String, Value>,
+    /// What the program takes without call-outs, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
     /// Rows, size and checksum of each table's file.
     #[serde(default)]
     pub tables: BTreeMap<String, TableInfo>,

@@ -17,6 +17,7 @@ use numapilot_insight::blindness_of;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
+use numapilot_measure::clock_hz;
 use numapilot_plan::Fit;
 use numapilot_plan::Plan;
 use numapilot_report::units;
@@ -33,7 +34,9 @@ use numapilot_sources::Running;
 use numapilot_sources::Sampling;
 use numapilot_sources::Selection;
 use numapilot_sources::StopReason;
+use numapilot_sources::run_natively;
 use numapilot_trace::name::output_folder;
+use numapilot_trace::native::Native;
 
 use super::run::summary;
 use crate::args;
@@ -50,6 +53,9 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
     apply(arguments, &mut options)?;
+    if let Some(program) = &arguments.native {
+        options.native = Some(natively(program, arguments, &options, &line)?);
+    }
     let fitted = arguments.plan.as_ref().map(|file| Plan::load(file)?.fit(&machine, Fit::Exact)).transpose()?;
     options.plan = fitted.as_ref();
     options.progress = Some(&mut shown);
@@ -63,6 +69,9 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
             refused(&recording.refusals);
         }
         describe(&recording);
+        if arguments.native.is_some() && !recording.engine.is_simulated() {
+            eprintln!("numapilot: --native was of no use: engine {} charges no simulated clock", recording.engine);
+        }
         if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
             summary(fitted, outcome, |_| false).iter().for_each(|line| eprintln!("numapilot: {line}"));
         }
@@ -84,6 +93,25 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::from(u8::try_from(recording.exit.shell_code()).unwrap_or(1)))
+}
+
+/// Times the program without call-outs.
+fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>, line: &Line) -> Result<Native> {
+    let rest = arguments.command.get(1..).unwrap_or_default();
+    let told = |run: usize| line.bar.set_message(format!("running {} by itself ({run})", program.display()));
+    let native = run_natively(program, rest, &options.environment, clock_hz, told).context("--native")?;
+    line.bar.finish_and_clear();
+    if !arguments.quiet {
+        let least = native.runs.iter().min_by_key(|run| run.user_ns).copied().unwrap_or_default();
+        eprintln!(
+            "numapilot: {} by itself: {} of processor time at {:.1} GHz (the least of {} runs), which anchors the program's own work",
+            native.program,
+            units::time_ns(least.user_ns),
+            least.clock_mhz / 1000.0,
+            native.runs.len()
+        );
+    }
+    Ok(native)
 }
 
 /// Code that ran and whose accesses were not seen.

@@ -33,6 +33,9 @@ const STREAMED: (f64, f64) = (4.0, 17.0);
 const MEMBER_TURNS: usize = 2;
 
 const OF_CLOCK: &str = "a recording on the real machine (`--engine pmu`, or perf's imported), whose clock is measured";
+const OF_NATIVE: &str =
+    "`record --native PROGRAM`, which times the program without call-outs; or a recording on the real machine";
+const OF_SAME_CORES: &str = "`record --native PROGRAM` on the machine that is simulated; or a recording there";
 const OF_NOTHING: &str = "nothing that this program measures";
 const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--machine` with what it writes";
 
@@ -46,6 +49,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// The one that prices are of: as charged, or as native runs have it.
+    pub fn nominal(usage: &Usage) -> Core {
+        Core::of(&cores(usage).iter().map(|open| open.value).collect::<Vec<f64>>())
+    }
+
     /// What simulated clocks charge.
     const CHARGED: Core = Core { own: 1.0, scattered: 1.0, streamed: 8.0 };
 
@@ -60,6 +68,9 @@ impl Core {
 
     /// The paces of a program on such cores.
     pub fn paces(&self, usage: &Usage, paces: &mut [Pace]) {
+        if *self == Core::CHARGED {
+            return paces.copy_from_slice(&usage.paces);
+        }
         for (pace, was) in paces.iter_mut().zip(&usage.paces) {
             *pace = if usage.charged { self.charged(was) } else { self.measured(was) };
         }
@@ -116,7 +127,7 @@ impl Members {
     pub fn of(machine: &Machine, usage: &Usage) -> Result<Members, TrafficError> {
         let machine = &machine.clone().with_ranges_of_builtin();
         let unknowns = unknowns(machine);
-        let cores = cores(usage.charged);
+        let cores = cores(usage);
         // A core's are factors: as likely half as double.
         let ranges: Vec<(f64, f64)> = (unknowns.iter().map(|unknown| (unknown.low, unknown.high)))
             .chain(cores.iter().map(|open| (open.low.ln(), open.high.ln())))
@@ -137,7 +148,7 @@ impl Members {
 }
 
 /// What is not known of the program, in the order that [`Core::of`] takes.
-fn cores(charged: bool) -> Vec<Open> {
+fn cores(usage: &Usage) -> Vec<Open> {
     let open = |place: &str, words, value, (low, high), narrowed_by| Open {
         place: place.to_owned(),
         words,
@@ -149,16 +160,26 @@ fn cores(charged: bool) -> Vec<Open> {
     };
     let scattered = "scattered accesses that a core keeps outstanding";
     let Core { own: own_work, scattered: at_once, streamed: in_streams } = Core::CHARGED;
-    if !charged {
+    if !usage.charged {
         return vec![open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_NOTHING)];
     }
     let own = "the program's own work between accesses, times what was charged";
     let streamed = "accesses of streams that a core keeps outstanding";
     vec![
-        open("program.own_work", own, own_work, OWN_WORK, OF_CLOCK),
+        match usage.own_work.map(|native| both(native, OWN_WORK)) {
+            // As likely half as double.
+            Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
+            None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
+        },
         open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK),
         open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK),
     ]
+}
+
+/// What both ranges allow; of two that have nothing in common, the first: it was measured, and the other is of programs in general.
+fn both(measured: (f64, f64), general: (f64, f64)) -> (f64, f64) {
+    let range = (measured.0.max(general.0), measured.1.min(general.1));
+    if range.0 < range.1 { range } else { measured }
 }
 
 fn of_machine(unknown: &Unknown) -> Open {

@@ -17,7 +17,7 @@ use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
 use self::course::Walked;
-use self::members::Members;
+use self::members::{Core, Members};
 use self::shrink::Threads;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
@@ -89,6 +89,8 @@ pub(crate) struct Pricer<'a> {
     pub machine: &'a Machine,
     pub usage: &'a Usage,
     system: MemorySystem,
+    /// Of the nominal core: `[window * threads + thread]`.
+    paces: Vec<Pace>,
     rows_of: Vec<Vec<u32>>,
     /// Sampled accesses of each row.
     weight: Vec<f64>,
@@ -151,7 +153,9 @@ impl<'a> Pricer<'a> {
             weight[cell.row as usize] += count;
         }
         let system = MemorySystem::new(machine)?;
-        Ok(Pricer { machine, usage, system, rows_of, weight, members: Members::default() })
+        let mut paces = usage.paces.clone();
+        Core::nominal(usage).paces(usage, &mut paces);
+        Ok(Pricer { machine, usage, system, paces, rows_of, weight, members: Members::default() })
     }
 
     /// Prices each change for the members of an ensemble, too ([`members`]).
@@ -174,11 +178,11 @@ impl<'a> Pricer<'a> {
         let gathered = self.gather(change);
         let recorded = Settled {
             windows: vec![Window::default(); usage.windows],
-            busy: usage.paces.iter().map(|pace| pace.busy_ns).collect(),
+            busy: self.paces.iter().map(|pace| pace.busy_ns).collect(),
             walked: usage.course.walk(&usage.course.worked_ns),
         };
         let mut solver = Solver::default();
-        let settled = self.settle(&gathered, recorded, &usage.paces, &EFFORT, |_, window, load| {
+        let settled = self.settle(&gathered, recorded, &self.paces, &EFFORT, |_, window, load| {
             let solution = solver.solve(&self.system, load)?;
             window.path_ns.clone_from(&solution.path_ns);
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
@@ -192,11 +196,11 @@ impl<'a> Pricer<'a> {
             let rest = gathered.sums.without(part, &gathered.rows);
             let threads = Threads::of(self, &rest);
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
-            let memory = self.memory_ns(lines, &windows, &usage.paces, |line| Cow::Owned(shares(line)));
-            *ns = gathered.extra_ns + self.walk(&gathered, &usage.paces, &memory, &busy).end_ns;
+            let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
+            *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy).end_ns;
         }
         let busy_ns: f64 = busy.iter().sum();
-        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
+        let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
         let (accesses, latency_ns) = self.traffic(lines, &windows);
         Ok(Priced {
             run_ns: gathered.extra_ns + walked.end_ns,

@@ -5,6 +5,7 @@
 //! counts ([`pace`]). Every cell belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed again without each part: that is
 //! its interval (jackknife).
 
+mod native;
 pub(crate) mod pace;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
 use crate::price::course::Course;
+use native::Native;
 use pace::Pace;
 
 /// Parts of the jackknife.
@@ -77,6 +79,8 @@ pub(crate) struct Usage {
     pub course: Course,
     /// Whether a simulated clock was charged for accesses and the program's own work, instead of the time being measured.
     pub charged: bool,
+    /// Where the clock was charged and native runs tell: the least and the most that the program's own work is, times what was charged.
+    pub own_work: Option<(f64, f64)>,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
     /// Instances that are a group of their own.
@@ -101,6 +105,7 @@ impl Usage {
             paces: Vec::new(),
             course: Course::of(trace, window_ns, windows),
             charged: trace.meta().simulated,
+            own_work: None,
             sample_weight: 1.0,
             own_group: apart.iter().zip(trace.sites().len() as u32 + 1..).map(|(id, group)| (*id, group)).collect(),
             row_of: HashMap::new(),
@@ -121,6 +126,8 @@ impl Usage {
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         usage.paces = pace::paces(trace, machine, &usage, &sampled);
+        let native = Native::of(trace.meta(), machine).filter(|_| usage.charged);
+        usage.own_work = native.and_then(|native| native.own_work(&usage, pace::clock_khz(trace, machine) / 1000.0));
         usage
     }
 

@@ -42,10 +42,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
     for reading in trace.counters() {
         readings[reading.thread.0 as usize].push(reading);
     }
-    let khz = match (trace.meta().clock.khz, machine.clock_mhz()) {
-        (khz, _) if khz > 0 => f64::from(khz),
-        (_, mhz) => mhz.unwrap_or(1000.0) * 1000.0,
-    };
+    let khz = clock_khz(trace, machine);
     let latencies = latencies(trace, machine, usage, khz);
     let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; usage.windows * usage.threads];
     for (thread, readings) in trace.threads().iter().zip(&readings) {
@@ -68,6 +65,14 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
     }
     share_cpus(trace, usage, &mut paces);
     paces
+}
+
+/// The clock that cycles of the trace are of.
+pub(crate) fn clock_khz(trace: &Trace, machine: &Machine) -> f64 {
+    match (trace.meta().clock.khz, machine.clock_mhz()) {
+        (khz, _) if khz > 0 => f64::from(khz),
+        (_, mhz) => mhz.unwrap_or(1000.0) * 1000.0,
+    }
 }
 
 fn pace(sums: &Sums) -> Pace {

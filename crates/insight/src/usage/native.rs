@@ -1,0 +1,118 @@
+//! What a run without call-outs says of the program's own work.
+//!
+//! Its processor time is own work and waiting for memory. The waiting is at most what was charged, had the host's memory answered every access that the
+//! simulated caches missed, and it may be none, where the host's caches hold what the simulated ones do not. So the own work is at least the processor time
+//! less the charged waiting, and at most all of it; in cycles, since the host's clock is another one. Cores of another kind need more or fewer cycles for it.
+
+use numapilot_machine::Machine;
+use numapilot_trace::meta::Meta;
+
+use super::Usage;
+
+/// Cycles for the same work on a core of another kind, times those on the host's. An estimate: of instructions a cycle, K10 and Skylake differ by up to twice
+/// in published results of processor benchmarks, and the host may be either.
+const OTHER_CORES: (f64, f64) = (0.6, 2.0);
+/// No program has less work of its own than this, times what is charged: 0.2 cycles for each access.
+const LEAST: f64 = 0.1;
+
+/// Native runs of the program that was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Native {
+    /// Cycles of processor time in user mode: the least and the most of the runs.
+    cycles: (f64, f64),
+    /// Mean clock, MHz.
+    mhz: f64,
+    is_same_kind: bool,
+}
+
+impl Native {
+    /// `None` where there were none, or they took no time.
+    pub fn of(meta: &Meta, machine: &Machine) -> Option<Native> {
+        let native = meta.native.as_ref()?;
+        let cycles = native.runs.iter().map(|run| run.user_ns as f64 * run.clock_mhz / 1000.0);
+        let (least, most) = cycles.fold((f64::INFINITY, 0.0_f64), |(least, most), of| (least.min(of), most.max(of)));
+        let mhz = native.runs.iter().map(|run| run.clock_mhz).sum::<f64>() / native.runs.len() as f64;
+        let is_usable = least.is_finite() && least > 0.0 && most.is_finite() && mhz > 0.0;
+        let is_same_kind = !native.cpu_model.is_empty() && machine.cpu_model() == Some(native.cpu_model.as_str());
+        is_usable.then_some(Native { cycles: (least, most), mhz, is_same_kind })
+    }
+
+    /// The least and the most that the program's own work is, times what was charged. `None` where nothing was charged.
+    pub fn own_work(&self, usage: &Usage, clock_mhz: f64) -> Option<(f64, f64)> {
+        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
+        let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
+        self.factor(own_ns * clock_mhz / 1000.0, waiting_ns * self.mhz / 1000.0)
+    }
+
+    /// Of cycles charged for own work, and the host's cycles in the waiting that was charged.
+    fn factor(&self, charged: f64, waiting: f64) -> Option<(f64, f64)> {
+        let (slowest, fastest) = if self.is_same_kind { (1.0, 1.0) } else { OTHER_CORES };
+        (charged > 0.0).then(|| {
+            let low = (self.cycles.0 - waiting).max(0.0) * slowest / charged;
+            let high = self.cycles.1 * fastest / charged;
+            (low.max(LEAST), high.max(LEAST))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Made-up runs.
+
+    use numapilot_trace::native::{Native as Measured, NativeRun};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn meta(runs: &[(u64, f64)], cpu_model: &str) -> Meta {
+        let run = |(user_ns, clock_mhz): &(u64, f64)| NativeRun {
+            user_ns: *user_ns,
+            clock_mhz: *clock_mhz,
+            ..NativeRun::default()
+        };
+        let runs = runs.iter().map(run).collect();
+        Meta {
+            native: Some(Measured { program: "p".to_owned(), cpu_model: cpu_model.to_owned(), runs }),
+            ..Meta::default()
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine::load("opteron-8385").expect("builtin")
+    }
+
+    #[test]
+    fn own_work_is_between_all_the_time_and_what_waiting_leaves() {
+        let model = machine().cpu_model().expect("named").to_owned();
+        let native = Native::of(&meta(&[(1_000_000, 2000.0), (1_200_000, 2000.0)], &model), &machine()).expect("runs");
+        // 2.0 to 2.4 M cycles; 4 M were charged, and waiting of 1 M.
+        assert_eq!(native.factor(4e6, 1e6), Some((0.25, 0.6)));
+        // Waiting for as long as it ran: nothing is known below.
+        assert_eq!(native.factor(4e6, 3e6), Some((LEAST, 0.6)));
+        assert_eq!(native.factor(0.0, 3e6), None);
+    }
+
+    #[test]
+    fn other_cores_leave_more_open() {
+        let native = Native::of(&meta(&[(1_000_000, 2000.0)], "another"), &machine()).expect("runs");
+        let (low, high) = native.factor(2e6, 0.0).expect("charged");
+        assert_eq!((low, high), OTHER_CORES);
+    }
+
+    #[test]
+    fn runs_that_took_no_time_say_nothing() {
+        for runs in [&[][..], &[(0, 2000.0)], &[(5, 0.0)], &[(5, f64::NAN)], &[(5, f64::INFINITY)], &[(5, -1.0)]] {
+            assert_eq!(Native::of(&meta(runs, ""), &machine()), None, "{runs:?}");
+        }
+        assert_eq!(Native::of(&Meta::default(), &machine()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_ranges(user in 1_u64..1 << 50, mhz in 1.0_f64..1e4, charged in 1.0_f64..1e15, waiting in 0.0_f64..1e15) {
+            let native = Native::of(&meta(&[(user, mhz)], ""), &machine()).expect("a run");
+            let (low, high) = native.factor(charged, waiting).expect("charged");
+            prop_assert!(low.is_finite() && high.is_finite() && LEAST <= low && low <= high);
+        }
+    }
+}

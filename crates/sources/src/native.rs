@@ -1,0 +1,169 @@
+//! Runs of the program as it is built without call-outs. What processor time they take anchors the work of its own that a simulated clock charges: the
+//! charge of so many cycles an access knows nothing of vectors, which call-outs prevent, nor of what a program computes between its accesses.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_trace::native::Native;
+use numapilot_trace::native::NativeRun;
+
+use crate::engine::resolve_target;
+use crate::error::SourceError;
+use crate::host::Host;
+use crate::launch::passive_waits;
+
+/// Runs, at most: the shortest has met the fewest disturbances, and they say how far apart they are.
+const RUNS: usize = 3;
+/// No further one is begun after this time.
+const ENOUGH: Duration = Duration::from_secs(20);
+
+/// Runs `program` with these arguments and variables, up to three times, with no input and its output thrown away, in the current folder. `clock_hz` measures
+/// the cores' clock; `progress` is told the number of each run, from 1.
+///
+/// # Errors
+/// There is no such program, it has call-outs itself, or it fails: then with the last words of its standard error.
+pub fn run_natively(
+    program: &OsStr,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+    clock_hz: impl Fn() -> f64,
+    mut progress: impl FnMut(usize),
+) -> Result<Native, SourceError> {
+    let target = resolve_target(&[program.to_owned()])?;
+    let path = target.exec_path;
+    let refused = |reason: String, remedy: &str| SourceError::NotExecutable {
+        path: path.clone(),
+        reason,
+        remedy: remedy.to_owned(),
+    };
+    if target.binary.instrumented {
+        let remedy = "give the program as any compiler builds it, with the same optimisation";
+        return Err(refused("it has numapilot's call-outs itself".to_owned(), remedy));
+    }
+    let began = Instant::now();
+    let mut runs = Vec::new();
+    while runs.len() < RUNS && (runs.is_empty() || began.elapsed() < ENOUGH) {
+        progress(runs.len() + 1);
+        let mut command = Command::new(&path);
+        command.args(arguments).envs(passive_waits()).envs(environment.iter().map(|(name, value)| (name, value)));
+        let run =
+            one(&mut command, &clock_hz).map_err(|error| refused(error.to_string(), "run it without numapilot"))?;
+        match run {
+            Ok(run) => runs.push(run),
+            Err(words) => {
+                return Err(refused(
+                    format!("by itself, with the same arguments and no input, {words}"),
+                    "nothing was recorded; see whether it runs so without numapilot",
+                ));
+            }
+        }
+    }
+    Ok(Native { program: path.to_string_lossy().into_owned(), cpu_model: Host::read().cpu_model, runs })
+}
+
+/// The error inside: how the program failed.
+fn one(command: &mut Command, clock_hz: impl Fn() -> f64) -> io::Result<Result<NativeRun, String>> {
+    // By a file: a pipe that nobody empties would hold it up.
+    let mut last_words = unnamed_file()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(last_words.try_clone()?);
+    let began = Instant::now();
+    let child = command.spawn()?;
+    let pid = child.id().cast_signed();
+    let mut status = 0;
+    // SAFETY: all-zero is a valid value of this struct of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the child is ours and was not waited for; both pointers are to values that outlive the call.
+    while unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    let wall = began.elapsed();
+    let how = if libc::WIFSIGNALED(status) {
+        Some(format!("it was killed by signal {}", libc::WTERMSIG(status)))
+    } else {
+        Some(libc::WEXITSTATUS(status)).filter(|code| *code != 0).map(|code| format!("it ended with status {code}"))
+    };
+    if let Some(how) = how {
+        let said = read_all(&mut last_words).unwrap_or_default();
+        let line = said.lines().rev().find(|line| !line.trim().is_empty());
+        return Ok(Err(line.map_or_else(|| how.clone(), |line| format!("{how} (`{}`)", line.trim()))));
+    }
+    Ok(Ok(NativeRun {
+        user_ns: nanoseconds(usage.ru_utime),
+        system_ns: nanoseconds(usage.ru_stime),
+        wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+        clock_mhz: clock_hz() / 1e6,
+    }))
+}
+
+fn unnamed_file() -> io::Result<fs::File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a C string; a descriptor that was just made belongs to nobody else.
+    unsafe {
+        let fd = libc::memfd_create(c"numapilot-native".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fs::File::from_raw_fd(fd)) }
+    }
+}
+
+fn read_all(file: &mut fs::File) -> io::Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    let part = |value: i64, factor: u64| u64::try_from(value).unwrap_or(0).saturating_mul(factor);
+    part(time.tv_sec, 1_000_000_000).saturating_add(part(time.tv_usec, 1000))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Real programs of the system.
+
+    use super::*;
+
+    fn words(list: &[&str]) -> Vec<OsString> {
+        list.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn processor_time_is_the_childs_and_its_childrens() {
+        let script = words(&["-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) | cat; exit 0"]);
+        let mut told = Vec::new();
+        let native = run_natively(OsStr::new("sh"), &script, &[], || 2e9, |run| told.push(run)).expect("sh runs");
+        assert_eq!(native.runs.len(), RUNS);
+        assert_eq!(told, [1, 2, 3]);
+        for run in &native.runs {
+            assert!(run.user_ns >= 10_000_000 && run.user_ns <= run.wall_ns * 2, "{run:?}");
+            assert_eq!(run.clock_mhz, 2000.0);
+        }
+    }
+
+    #[test]
+    fn a_program_that_fails_is_no_measurement_and_its_last_words_are_told() {
+        let fails = words(&["-c", "echo first >&2; echo no such input >&2; exit 3"]);
+        let error = run_natively(OsStr::new("sh"), &fails, &[], || 2e9, |_| ()).expect_err("it fails").to_string();
+        assert!(error.contains("ended with status 3 (`no such input`)"), "{error}");
+        let dies = words(&["-c", "kill -9 $$"]);
+        let error = run_natively(OsStr::new("sh"), &dies, &[], || 2e9, |_| ()).expect_err("it dies").to_string();
+        assert!(error.contains("killed by signal 9"), "{error}");
+        assert!(run_natively(OsStr::new("/no/such/program"), &[], &[], || 2e9, |_| ()).is_err());
+    }
+
+    #[test]
+    fn it_has_no_input_and_the_variables_that_recordings_have() {
+        let asks = words(&["-c", "read line && exit 1; [ \"$MINE\" = yes ]"]);
+        let variables = [("MINE".into(), "yes".into())];
+        run_natively(OsStr::new("sh"), &asks, &variables, || 2e9, |_| ()).expect("no input, and the variable is set");
+    }
+}
