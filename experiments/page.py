@@ -176,10 +176,9 @@ def page(study, published, failures, binary_hash, pictures):
     if predicted := judge.predictions(study, published):
         parts += [
             "## Published gains, predicted\n",
-            "What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make), on the machine that\n"
-            "is named: median and 90 % interval of the ensemble, which\n"
-            "carries what is not known of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run\n"
-            "is not among these.\n",
+            "What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make, anchored by runs\n"
+            "without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known of\n"
+            "machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n",
             *predictions_part(predicted),
         ]
     if rows or fixes:

@@ -29,7 +29,7 @@ def run(command, cwd=None):
 
 
 class Lab:
-    """One binary, one folder of instrumented programs, one folder of results."""
+    """One binary, one folder of instrumented programs (the same without call-outs in a folder `native` beside it), one folder of results."""
 
     def __init__(self, numapilot, workloads, out):
         self.numapilot, self.workloads, self.out = map(os.path.abspath, (numapilot, workloads, out))
@@ -60,6 +60,9 @@ class Lab:
         unfinished = trace.replace(".numatrace", "-unfinished.numatrace")
         shutil.rmtree(unfinished, ignore_errors=True)
         options = ["--quiet", "--machine", machine, "--rate", RATE_HZ, "-o", unfinished]
+        native = os.path.join(os.path.dirname(self.workloads), "native", job.program)
+        if job.arguments and os.access(native, os.X_OK):
+            options += ["--native", native]
         begun = time.monotonic()
         run([self.numapilot, "record", *options, "--", program, "--variant", job.variant, *job.arguments], cwd=self.out)
         os.replace(unfinished, trace)
