@@ -177,8 +177,8 @@ def page(study, published, failures, binary_hash, pictures):
         parts += [
             "## Published gains, predicted\n",
             "What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make, anchored by runs\n"
-            "without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known of\n"
-            "machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n",
+            "without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known\n"
+            "of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n",
             *predictions_part(predicted),
         ]
     if rows or fixes:
