@@ -83,6 +83,23 @@ pub enum LabError {
         /// The end of the guest's console.
         console: String,
     },
+    /// A CPU of the guest no longer runs; the emulator has lost it.
+    #[error(
+        "CPU {cpu} of the guest has made no progress for {seconds} s, as its kernel says ({how}); the emulator lost a CPU, which starting anew mends\n\
+         --- standard error so far ---\n{stderr}\n--- console ---\n{console}"
+    )]
+    Stuck {
+        /// Which.
+        cpu: u32,
+        /// For how long, by the guest's clock.
+        seconds: u64,
+        /// How the guest was run.
+        how: String,
+        /// The end of the command's standard error so far.
+        stderr: String,
+        /// The end of the guest's console.
+        console: String,
+    },
     /// QEMU's monitor answered with an error.
     #[error("QEMU's monitor: {0}")]
     Monitor(String),

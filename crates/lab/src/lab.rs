@@ -30,6 +30,7 @@ use crate::job;
 use crate::kernel;
 use crate::kernel::Kernel;
 use crate::kernel::KernelFiles;
+use crate::lockup;
 use crate::qemu::Qemu;
 use crate::snapshot;
 use crate::topology::Topology;
@@ -42,6 +43,10 @@ use crate::watch;
 const BOOT: Duration = Duration::from_secs(180);
 /// What a command is given unless told otherwise.
 const RUN: Duration = Duration::from_secs(300);
+/// How often a command is started anew whose guest stood still ([`lockup`]).
+const STUCK: usize = 2;
+/// How often it is looked at whether it does.
+const LOOK: Duration = Duration::from_secs(5);
 const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
 /// In arguments of devices and plugins: the exchange folder.
 const FILES: &str = "{files}";
@@ -153,7 +158,7 @@ impl Lab {
         self
     }
 
-    /// Passes the command's output on while it runs.
+    /// Passes the command's output on while it runs; of a command that is started anew, from its beginning again.
     #[must_use]
     pub fn stream(mut self, on: bool) -> Self {
         self.stream = on;
@@ -200,11 +205,29 @@ impl Lab {
     }
 
     /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (this process's unless told) is
-    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself.
+    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself. Where the emulator loses a CPU of the guest
+    /// ([`LabError::Stuck`]), the command runs again from its beginning, in a new guest with an exchange folder of its own; [`Outcome::how`] says so.
     ///
     /// # Errors
     /// If the guest cannot be had, dies, or takes too long; not if the command fails.
     pub fn run(&self, command: &Command) -> Result<Outcome, LabError> {
+        let mut stuck = 0;
+        loop {
+            match self.run_once(command) {
+                Err(error @ LabError::Stuck { .. }) if stuck < STUCK => {
+                    stuck += 1;
+                    crate::say(&format!("{error}\nstarting anew"));
+                }
+                Ok(mut outcome) if stuck > 0 => {
+                    outcome.how += &format!(", after {stuck} of which the emulator lost a CPU");
+                    return Ok(outcome);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn run_once(&self, command: &Command) -> Result<Outcome, LabError> {
         let work = job::working_folder(command)?;
         let (cache, machine, accelerator) = self.machine()?;
         let snapshot = if self.cold { None } else { Some(self.snapshot(&cache, &machine, accelerator)?) };
@@ -266,7 +289,7 @@ impl Lab {
     fn follow(&self, guest: &mut Guest, files: &Path, how: &str) -> Result<(), LabError> {
         let mut output = Follower::new(files.join("stdout"));
         let mut errors = Follower::new(files.join("stderr"));
-        let step = if self.stream { Duration::from_millis(100) } else { self.limit };
+        let step = if self.stream { Duration::from_millis(100) } else { LOOK };
         let patience = guest.patience(self.limit);
         loop {
             let waited = guest.wait_for(DONE, step.min(patience.left()));
@@ -274,19 +297,20 @@ impl Lab {
                 output.pass_on(&mut io::stdout().lock());
                 errors.pass_on(&mut io::stderr().lock());
             }
-            match waited {
-                Waited::TimedOut if !patience.left().is_zero() => {}
-                Waited::TimedOut => {
-                    return Err(LabError::Hung {
-                        limit: self.limit,
-                        what: "the command had not ended",
-                        how: how.to_owned(),
-                        stderr: tail(&read_text(&files.join("stderr"))),
-                        console: tail(&guest.said()),
-                    });
-                }
-                Waited::Seen | Waited::Ended => return Ok(()),
+            if waited != Waited::TimedOut {
+                return Ok(());
             }
+            let console = guest.said();
+            let lockup = lockup::last(&console);
+            if lockup.is_none() && !patience.left().is_zero() {
+                continue;
+            }
+            let (how, console) = (how.to_owned(), tail(&console));
+            let stderr = tail(&read_text(&files.join("stderr")));
+            return Err(match lockup {
+                Some(lockup) => LabError::Stuck { cpu: lockup.cpu, seconds: lockup.seconds, how, stderr, console },
+                None => LabError::Hung { limit: self.limit, what: "the command had not ended", how, stderr, console },
+            });
         }
     }
 

@@ -25,6 +25,7 @@ mod initramfs;
 mod job;
 mod kernel;
 mod lab;
+mod lockup;
 mod packages;
 mod patience;
 mod pattern;

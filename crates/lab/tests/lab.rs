@@ -72,6 +72,28 @@ fn a_hang_is_ended_and_shown() {
     assert!(console.contains("numapilot-lab: running"), "{console}");
 }
 
+/// The kernel's own word, written to its log by the command: a CPU that truly stands still cannot be had for the asking.
+const STANDS_STILL: &str =
+    "echo '<0>watchdog: BUG: soft lockup - CPU#1 stuck for 398s! [sh:9]' > /dev/kmsg; sleep 1000";
+
+#[test]
+fn a_command_whose_guest_stands_still_runs_again_in_another() {
+    if !numapilot_lab::wanted("the lab's own test") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = shell(&format!("[ -e again ] || {{ touch again; {STANDS_STILL}; }}; echo done"));
+    command.current_dir(folder.path());
+    let outcome = lab().run(&command).expect("a guest").expect_success();
+    eprintln!("{}", outcome.how);
+    assert_eq!(outcome.stdout, "done\n");
+    assert!(outcome.how.ends_with("after 1 of which the emulator lost a CPU"), "{}", outcome.how);
+
+    let result = lab().run(&shell(&format!("echo working on it >&2; {STANDS_STILL}")));
+    let Err(LabError::Stuck { cpu: 1, seconds: 398, stderr, .. }) = result else { panic!("not given up: {result:?}") };
+    assert!(stderr.contains("working on it"), "{stderr}");
+}
+
 #[test]
 fn a_guest_that_dies_tells_why() {
     if !numapilot_lab::wanted("the lab's own test") {

@@ -152,16 +152,3 @@ fn instrumented_torture_ends() {
         }
     }
 }
-
-/// Make sure that keeping sixteen threads together costs little processor time: that of a window of 100 us against one of a second.
-#[test]
-fn the_window_is_cheap() {
-    let bench = Bench::new();
-    let program = bench.instrument("gcc", &["-O2"], "cost.c", "cost");
-    let cost = |window_cycles| {
-        let on = Setting { window_cycles, ..Setting::default() };
-        (0..3).map(|_| parse(&bench.run(on, &program, &[])).values["cpu_us"]).min().expect("three runs")
-    };
-    let (narrow, wide) = (cost(WINDOW_CYCLES), cost(2_500_000_000));
-    assert!(narrow * 100 <= wide * 140, "{narrow} us of processor time with the window, {wide} us without");
-}

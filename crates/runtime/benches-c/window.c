@@ -1,4 +1,4 @@
-/* cost.c: sixteen threads that compute in memory of their own; prints what processor time that took. */
+/* window.c: sixteen threads that compute in memory of their own; prints what processor time that took. */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,0 +1,65 @@
+//! A guest whose kernel stands still: one of its CPUs no longer runs, and another waits for it for ever.
+//!
+//! Under emulation with a thread for each CPU this comes of QEMU, not of the command: a CPU that was asleep misses what should have woken it, its timer
+//! included (seen once in some thousands of guests with QEMU 10.0.2). The guest's own watchdog tells: `watchdog: BUG: soft lockup - CPU#4 stuck for 22s!`, again
+//! and again (`kernel/watchdog.c`). A host that is busy makes it say so, too, of a CPU that merely waited: those go on within seconds, and the seconds that the
+//! kernel names start again.
+
+/// Seconds of the guest's time after which a CPU is given up. The kernel warns from 20 s on; on a host with a load of 12 a CPU of the guest has run again
+/// after less than a second.
+const GIVEN_UP_S: u64 = 60;
+const BEFORE_CPU: &str = "BUG: soft lockup - CPU#";
+const BEFORE_SECONDS: &str = " stuck for ";
+
+/// A CPU of the guest that has made no progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lockup {
+    pub(crate) cpu: u32,
+    /// Of the guest's time.
+    pub(crate) seconds: u64,
+}
+
+/// The last such word on a guest's console that names a minute or more.
+pub(crate) fn last(console: &str) -> Option<Lockup> {
+    console.lines().rev().find_map(of_line).filter(|lockup| lockup.seconds >= GIVEN_UP_S)
+}
+
+fn of_line(line: &str) -> Option<Lockup> {
+    let (_, rest) = line.split_once(BEFORE_CPU)?;
+    let (cpu, rest) = rest.split_once(BEFORE_SECONDS)?;
+    let (seconds, _) = rest.split_once("s!")?;
+    Some(Lockup { cpu: cpu.parse().ok()?, seconds: seconds.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_stands_still_for_a_minute_is_told() {
+        let console = "[  410.0] rcu: Stack dump where RCU GP kthread last ran:\n\
+                       [  438.037554] watchdog: BUG: soft lockup - CPU#4 stuck for 398s! [numapilot:196]\n\
+                       [  473.0] rcu: INFO: rcu_preempt self-detected stall on CPU\n";
+        assert_eq!(last(console), Some(Lockup { cpu: 4, seconds: 398 }));
+    }
+
+    #[test]
+    fn one_that_waited_for_a_busy_host_is_not_given_up() {
+        assert_eq!(last("[ 50.1] watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [sh:120]\n"), None);
+        // It went on, and waits anew: the seconds start again.
+        let console = "watchdog: BUG: soft lockup - CPU#1 stuck for 61s! [sh:120]\nwatchdog: BUG: soft lockup - CPU#1 stuck for 22s! [sh:120]\n";
+        assert_eq!(last(console), None);
+    }
+
+    #[test]
+    fn other_words_and_cut_ones_say_nothing() {
+        for console in [
+            "",
+            "numapilot-lab: running\n",
+            "watchdog: BUG: soft lockup - CPU#4 stuck for 39",
+            "BUG: soft lockup - CPU#x stuck for 99s!",
+        ] {
+            assert_eq!(last(console), None, "{console:?}");
+        }
+    }
+}
