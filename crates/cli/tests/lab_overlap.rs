@@ -45,7 +45,8 @@ enum Held {
     Nothing,
 }
 
-// The pilot rests after a change that did not help, for longer each time: in three of twelve recordings of `shared` it was still uneven after 10 s, and even after 16.
+// The pilot rests after a change that did not help, for longer each time: in three of twelve recordings of `shared` it was uneven after 10 s, and even
+// after 16.
 const CASES: [Case; 4] = [
     Case { program: "remote", turns: 60, simulated_s: Some("10"), guest_s: 5, held: Held::Pages },
     Case { program: "nothing", turns: 60, simulated_s: Some("10"), guest_s: 4, held: Held::Pages },
