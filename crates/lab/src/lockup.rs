@@ -1,9 +1,9 @@
 //! A guest whose kernel stands still: one of its CPUs no longer runs, and another waits for it for ever.
 //!
 //! Under emulation with a thread for each CPU this comes of QEMU, not of the command: a CPU that was asleep misses what should have woken it, its timer
-//! included (seen once in some thousands of guests with QEMU 10.0.2). The guest's own watchdog tells, again and again:
-//! `watchdog: BUG: soft lockup - CPU#4 stuck for 22s!` (`kernel/watchdog.c`). A host that is busy makes it say so, too, of a CPU that merely waited: those go on within seconds, and the seconds that the
-//! kernel names start again.
+//! included (seen once in some thousands of guests with QEMU 10.0.2). The guest's own watchdog tells, again and again (`kernel/watchdog.c`):
+//! `watchdog: BUG: soft lockup - CPU#4 stuck for 22s!`. A host that is busy makes it say so, too, of a CPU that merely waited: those go on within seconds, and
+//! the seconds that the kernel names start again.
 
 /// Seconds of the guest's time after which a CPU is given up. The kernel warns from 20 s on; on a host with a load of 12 a CPU of the guest has run again
 /// after less than a second.
