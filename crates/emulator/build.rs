@@ -21,6 +21,7 @@ const RUNTIME_FILES: &[&str] = &[
     "map_record.c",
     "memory.c",
     "numa_cpus.c",
+    "overlap.c",
     "pages.c",
     "residency.c",
     "ring.c",

@@ -278,6 +278,7 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
                 by_home: Vec::new(),
                 memory_cycles: row.memory_cycles,
                 memory_streamed: row.memory_streamed,
+                memory_dependent: row.memory_dependent,
             },
         })
         .collect();

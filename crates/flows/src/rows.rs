@@ -278,6 +278,7 @@ fn counters(joined: &Joined) -> (CounterColumns, HomeCounterColumns) {
             wait_cycles: at.totals.wait_cycles,
             memory_cycles: at.totals.memory_cycles,
             memory_streamed: at.totals.memory_streamed,
+            memory_dependent: at.totals.memory_dependent,
         });
         for (home, &accesses) in at.totals.by_home.iter().enumerate().filter(|&(_, &accesses)| accesses > 0) {
             by_home.push(HomeCounterRow {

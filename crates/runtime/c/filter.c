@@ -39,6 +39,8 @@ static void sim_start(uint32_t process_index) {
     sim->line_sampling = sampling >= 1 && sampling <= 64 && (sampling & (sampling - 1)) == 0 ? sampling : 1;
     /* Of lines chosen at random, the next in a row is rarely more than four mean distances away. */
     sim->stream_reach = sim->line_sampling == 1 ? 1 : 4 * sim->line_sampling;
+    sim->core_window = config->core_window;
+    sim->core_misses = config->core_misses != 0 ? config->core_misses : 1;
     sim->counters_cycles = (uint64_t)config->clock_khz * 10;
     sim->memory_nodes = 0;
     for (uint32_t node = 0; node < config->node_count && node < NP_MAX_NODES; node++)
@@ -223,11 +225,12 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
-/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. */
-static inline void unpoke(struct np_slot *slot) {
-    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask)) return;
+/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. Not while every access is looked at (overlap.c); then it ends with that. */
+static inline bool unpoke(struct np_slot *slot) {
+    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return false;
     np_store(slot->l1_mask, np_sim.l1_mask);
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
+    return true;
 }
 
 /* A line that is not simulated: only its page's first touch matters. A page that was only read, and has no home, is not held for writing: its first
@@ -251,11 +254,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     __builtin_prefetch(entry, 1);
     __builtin_prefetch(place.set, 1);
     slot->l2_lookups++;
-    if (np_unlikely(np_load(slot->l1_mask) != np_sim.l1_mask)) {
-        np_store(slot->l1_mask, np_sim.l1_mask);
-        __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
-        if (np_load(np_ss(slot)->moved_to_cpu) != 0) np_numa_move(slot);
-    }
+    if (np_unlikely(unpoke(slot)) && np_load(np_ss(slot)->moved_to_cpu) != 0) np_numa_move(slot);
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
     struct np_ways ways = np_find_ways(set, np_sim.l2_ways, want, 1);
@@ -275,8 +274,11 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
         if (np_unlikely(home == NP_HOME_NONE)) latency = np_sim.l2_cycles;
         else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
         if (slot->memory_accesses != before) {
-            slot->memory_cycles += (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
+            latency = streamed ? latency / STREAM_SHARE : np_overlap_charge(slot, address, bits, latency);
+            slot->memory_cycles += (uint64_t)latency * np_sim.line_sampling;
             slot->memory_streamed += streamed;
+            np_add(slot->stall_cycles, (uint64_t)latency * np_sim.line_sampling);
+            return;
         }
     }
     uint64_t stall = (uint64_t)(streamed ? latency / STREAM_SHARE : latency) * np_sim.line_sampling;
@@ -290,11 +292,22 @@ static inline void after_access(struct np_slot *slot) {
     if (np_unlikely(clock >= __atomic_load_n(&slot->next_throttle, __ATOMIC_RELAXED))) np_throttle(slot);
 }
 
+/* While a leader is followed (overlap.c), accesses come here that the first stage holds; they have cost nothing, and cost nothing. */
+static NP_COLD void followed_access(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
+    bool comes_by_pointer = np_overlap_follows(slot, address, bits);
+    uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick), held = np_load(*np_stage_one(slot, key));
+    bool hits = (bits & NP_ACC_WRITE) ? held == (key << 1 | 1) : held >> 1 == key;
+    uint64_t before = slot->memory_accesses;
+    if (!hits) access_line(slot, address, bits, caller);
+    if (comes_by_pointer && key == address >> NP_LINE_SHIFT) np_overlap_followed(slot, slot->memory_accesses != before);
+}
+
 /* A signal handler that comes into the middle of one of our hooks has its accesses counted as work, and not simulated. */
 void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, struct np_regs caller) {
     if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
     slot->in_hook = 1;
-    access_line(slot, address, bits, &caller);
+    if (np_unlikely(np_ss(slot)->overlap.line != 0)) followed_access(slot, address, bits, &caller);
+    else access_line(slot, address, bits, &caller);
     after_access(slot);
 }
 

@@ -38,6 +38,8 @@ struct np_sim {
     uint32_t l3_cycles;
     uint32_t line_sampling;   /* counts, weights and stalls of simulated lines stand for this many */
     uint32_t stream_reach;    /* lines: the next one of a stream is at most this far */
+    uint32_t core_window;     /* accesses that a core looks ahead while it waits */
+    uint32_t core_misses;     /* that it keeps outstanding, at most */
     uint32_t ready;
     uint32_t forked;         /* this process has forked, or was: pages may be shared with another */
     uint32_t memory_nodes;   /* nodes with memory, listed in memory_node */
@@ -46,6 +48,21 @@ struct np_sim {
 extern struct np_sim np_sim;
 
 #define NP_STREAMS 8
+
+/* overlap.c's: what is known of how a thread's scattered misses hang together. */
+struct np_overlap {
+    uint64_t at;       /* slot->accesses at the last one */
+    uint64_t line;     /* of the leader; 0: none */
+    uint64_t until;    /* slot->accesses up to which it is followed */
+    uint64_t last;     /* line of the last access that came by a pointer of it */
+    uint64_t words[8]; /* the leader's line, once is_read */
+    uint32_t gap_q4;   /* accesses from one scattered miss of a simulated line to the next, mean, in 1/16 */
+    uint16_t leaders;  /* so far, older ones for half */
+    uint16_t pointed;  /* accesses to other lines that came by pointers in theirs */
+    uint16_t looked;   /* of these, to simulated lines */
+    uint16_t missed;   /* of these, to memory */
+    uint32_t is_read;
+};
 
 /* This module's part of np_slot.scratch, the owner's alone. */
 struct np_sim_slot {
@@ -74,8 +91,9 @@ struct np_sim_slot {
     uint64_t kind_low, kind_high; /* the mapping that np_reads_zero_page looked at last */
     uint32_t kind_is_private;
     uint32_t kind_generation;
+    struct np_overlap overlap;
 };
-_Static_assert(sizeof(struct np_sim_slot) <= 384, "fits its part of scratch");
+_Static_assert(sizeof(struct np_sim_slot) <= NP_SCRATCH_TRACKER - NP_SCRATCH_MEMORY, "fits its part of scratch");
 _Static_assert(NP_SCRATCH_MEMORY % 8 == 0, "aligned");
 
 static inline struct np_sim_slot *np_ss(struct np_slot *slot) {
@@ -165,6 +183,14 @@ bool np_filter_drop(struct np_slot *owner, uintptr_t line);
 bool np_filter_downgrade(struct np_slot *owner, uintptr_t line);
 /* Takes every line of the range out of the filter. */
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes);
+
+/* ---- overlap.c ---- */
+/* A leader is followed: this access comes from it. To be asked before the access is looked up. */
+bool np_overlap_follows(struct np_slot *slot, uintptr_t address, uint32_t bits);
+/* Such an access, to a simulated line: whether it went to memory. */
+void np_overlap_followed(struct np_slot *slot, bool missed);
+/* What a scattered memory access costs its thread, of its latency. */
+uint32_t np_overlap_charge(struct np_slot *slot, uintptr_t address, uint32_t bits, uint32_t latency);
 
 /* ---- l3.c ---- */
 /* Real L3s are indexed by physical address, in which neighbouring virtual pages are scattered: the set is the line's place in its page and a hash

@@ -99,8 +99,8 @@ bool np_thread_end_clock(unsigned long thread, uint64_t *clock, uint32_t *index)
 
 /* Who owns which part of np_slot.scratch (offsets in bytes; zeroed when a slot is claimed). */
 #define NP_SCRATCH_VTIME 0     /* 256 bytes: vtime.c */
-#define NP_SCRATCH_MEMORY 256  /* 384 bytes: the simulated memory system */
-#define NP_SCRATCH_TRACKER 640 /* 384 bytes: the lifecycle tracker */
+#define NP_SCRATCH_MEMORY 256  /* 512 bytes: the simulated memory system */
+#define NP_SCRATCH_TRACKER 768 /* 216 bytes: the lifecycle tracker */
 
 /* ---- vtime.c: program time ---- */
 extern uint32_t np_cycles_per_access_q8;

@@ -84,7 +84,7 @@ void np_counters(struct np_slot *slot, bool force) {
     np_place_flush(slot);
     if (!force && slot->accesses == sim->counted_accesses) return;
     uint32_t nodes = np_arena->config.node_count <= NP_MAX_NODES ? np_arena->config.node_count : NP_MAX_NODES;
-    uint64_t *words = np_begin(slot, NP_REC_COUNTERS, slot->thread_index, 12 + nodes, np_order());
+    uint64_t *words = np_begin(slot, NP_REC_COUNTERS, slot->thread_index, 13 + nodes, np_order());
     if (words == NULL) return;
     words[2] = sim->counted_accesses = slot->accesses;
     uint64_t scale = np_sim.line_sampling;
@@ -98,5 +98,6 @@ void np_counters(struct np_slot *slot, bool force) {
     for (uint32_t node = 0; node < nodes; node++) words[10 + node] = (slot->by_home_written[node] = slot->by_home[node]) * scale;
     words[10 + nodes] = slot->memory_cycles;
     words[11 + nodes] = slot->memory_streamed * scale;
-    np_commit(slot, 12 + nodes);
+    words[12 + nodes] = slot->memory_dependent * scale;
+    np_commit(slot, 13 + nodes);
 }

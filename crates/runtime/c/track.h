@@ -49,7 +49,7 @@ struct np_scratch {
     uint64_t born;         /* stamp of the thread's start; no record of it is earlier, also none whose stamp was taken before the hook found a new thread */
 };
 static inline struct np_scratch *np_scratch(struct np_slot *slot) {
-    _Static_assert(sizeof(struct np_scratch) <= 384, "outgrew its part of scratch");
+    _Static_assert(NP_SCRATCH_TRACKER + sizeof(struct np_scratch) <= sizeof slot->scratch, "outgrew its part of scratch");
     return (struct np_scratch *)(void *)(slot->scratch + NP_SCRATCH_TRACKER);
 }
 

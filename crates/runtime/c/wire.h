@@ -70,6 +70,8 @@ struct np_config {
     uint32_t l3_cycles;
     uint32_t dir_entries_log2;    /* coherence directory, entries */
     uint32_t max_stack_depth;     /* frames kept per stack, <= 128 */
+    uint32_t core_window;         /* accesses that a core of the simulated machine looks ahead while it waits for memory */
+    uint32_t core_misses;         /* misses that it keeps outstanding, at most; at least 1 */
     uint32_t line_sampling;       /* one cache line in this many is simulated (a power of two up to 64; 1: all). The geometries below hold for the
                                      simulated lines alone, and so do the counts in slots; records hold the scaled ones */
     uint16_t memory_latency_cycles[NP_MAX_NODES][NP_MAX_NODES]; /* [from][to], idle */
@@ -212,7 +214,7 @@ struct np_slot {
     uint64_t memory_writes;               /* of memory_accesses, stores */
     uint64_t next_counters;               /* clock of the next NP_REC_COUNTERS */
     uint64_t wait_cycles;                 /* clock spent waiting for other threads */
-    uint64_t memory_cycles;               /* clock charged for memory_accesses, at idle latencies, streams at their share */
+    uint64_t memory_cycles;               /* clock charged for memory_accesses: idle latencies over those that are outstanding at a time */
     uint64_t by_home[NP_MAX_NODES];       /* memory_accesses by home node */
     uint64_t by_home_written[NP_MAX_NODES]; /* values in the last NP_REC_COUNTERS */
     uint64_t memory_streamed;             /* of memory_accesses, continued a stream that the hardware prefetches; counted like l2_lookups */
@@ -221,7 +223,8 @@ struct np_slot {
     uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known */
     uint32_t answer_pages;                /* so many pages from ask_page on were faulted last by that thread */
     uint32_t ask_failures;                /* questions that nobody answered in time */
-    uint8_t scratch[992];                 /* private to the runtime's parts, see np.h */
+    uint64_t memory_dependent;            /* of memory_accesses, continued no stream, and their address came from another's line; an estimate (overlap.c) */
+    uint8_t scratch[984];                 /* private to the runtime's parts, see np.h */
 };
 
 /* ---- records ----
@@ -269,7 +272,7 @@ enum np_record {
                                 record's clock) */
     NP_REC_COUNTERS = 20,    /* value thread index; word 2 accesses; 3 l2_lookups; 4 l3_lookups; 5 memory_accesses; 6 cache_transfers; 7
                              memory_writes; 8 wait_cycles; 9 node count n;
-                                then n words: memory accesses by home; then memory_cycles; memory_streamed. All are totals since thread start */
+                                then n words: memory accesses by home; then memory_cycles; memory_streamed; memory_dependent. All are totals since thread start */
     NP_REC_LOST = 21,        /* value count; word 2: np_loss */
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */
     NP_REC_MARK = 23,        /* value byte count; text follows: a mark that the program set (phase names) */

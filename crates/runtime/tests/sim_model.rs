@@ -222,3 +222,36 @@ fn no_entry_point_is_missing() {
         }
     }
 }
+
+/// A recording of one of the programs of misses that hang together in a known way, on a core that looks 49 accesses ahead and keeps 10 misses
+/// outstanding: the share of dependent ones, and cycles for each.
+fn hanging_together(lab: &Lab, program: &Path, case: &str, lines: &str) -> (f64, f64) {
+    let outcome = lab.record(1000, &[("LOOKAHEAD", "49"), ("LINES", lines)], program, &[case]);
+    let of = |name| outcome.number("total", name) as f64;
+    let scattered = of("memory") - of("streamed");
+    assert!(of("streamed") < 0.1 * scattered, "{case}: {} of {} look like streams", of("streamed"), of("memory"));
+    let cycles = of("cycles") - of("streamed") * (230.0 / 8.0);
+    (of("dependent") / scattered, cycles / scattered)
+}
+
+/// Where each address comes from the line before, each miss costs its whole latency; where none does, ten go on at a time; with a hundred accesses between
+/// them, hardly two are within reach.
+#[test]
+fn misses_overlap_as_far_as_their_addresses_allow() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for lines in ["1", "8"] {
+        let (dependent, cycles) = hanging_together(&lab, &program, "chase", lines);
+        assert!(dependent > 0.99 && cycles > 0.97 * 230.0, "chase, lines {lines}: {dependent}, {cycles} cycles");
+        let (dependent, cycles) = hanging_together(&lab, &program, "gather", lines);
+        assert!(dependent < 0.02 && cycles < 1.1 * 23.0, "gather, lines {lines}: {dependent}, {cycles} cycles");
+        let (dependent, cycles) = hanging_together(&lab, &program, "sparse", lines);
+        let expected = 230.0 / (1.0 + 49.0 / 101.0);
+        assert!(
+            dependent < 0.02 && (cycles / expected - 1.0).abs() < 0.05,
+            "sparse, lines {lines}: {dependent}, {cycles} cycles, not {expected}"
+        );
+        let (dependent, _) = hanging_together(&lab, &program, "buckets", lines);
+        assert!((dependent - 0.5).abs() < 0.07, "buckets, lines {lines}: {dependent}");
+    }
+}

@@ -445,6 +445,8 @@ impl Slot<'_> {
         memory_cycles: counts.atomic64 -> u64;
         /// Of the memory accesses, those of prefetched streams.
         memory_streamed: counts.atomic64 -> u64;
+        /// Of the others, those whose address came from what another read.
+        memory_dependent: counts.atomic64 -> u64;
     }
 
     /// The arena that it lies in.

@@ -146,6 +146,8 @@ impl Opening<'_, '_> {
             "l3_count": config.l3_count,
             "l2_cycles": config.l2_cycles,
             "l3_cycles": config.l3_cycles,
+            "core_window_accesses": config.core_window,
+            "core_outstanding_misses": config.core_misses,
             "memory_latency_cycles": latency,
         })
     }

@@ -15,7 +15,7 @@ pub const META_FILE: &str = "meta.json";
 /// major one.
 pub const FORMAT_MAJOR: u32 = 1;
 /// See [`FORMAT_MAJOR`].
-pub const FORMAT_MINOR: u32 = 1;
+pub const FORMAT_MINOR: u32 = 2;
 /// Larger files are no `meta.json` of ours.
 const MAX_BYTES: u64 = 64 << 20;
 

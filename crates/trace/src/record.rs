@@ -109,10 +109,14 @@ pub struct Counters {
     pub wait_cycles: u64,
     /// `memory_accesses` by home node.
     pub by_home: Vec<u64>,
-    /// Program time charged for `memory_accesses` at idle latencies, prefetched ones at their share, in cycles; `None` in traces before format 1.1.
+    /// Program time charged for `memory_accesses`: idle latencies over the accesses that are outstanding at a time, in cycles; `None` in traces before format
+    /// 1.1.
     pub memory_cycles: Option<u64>,
     /// Of `memory_accesses`, those that continued a stream that the hardware prefetches; `None` in traces before format 1.1.
     pub memory_streamed: Option<u64>,
+    /// Of `memory_accesses`, those that continued no stream and whose address came from the memory that another of them read, an estimate; `None` in traces
+    /// before format 1.2.
+    pub memory_dependent: Option<u64>,
 }
 
 /// What happened.

@@ -147,6 +147,7 @@ fn offsets() -> Vec<(String, u64)> {
             answer_tid,
             answer_pages,
             ask_failures,
+            memory_dependent,
             scratch,
         ]
     );

@@ -7,7 +7,7 @@ use numapilot_machine::{Machine, Unknown};
 use numapilot_traffic::{MemorySystem, TrafficError, latin_hypercube, unknowns};
 
 use crate::usage::Usage;
-use crate::usage::pace::Pace;
+use crate::usage::pace::{Chains, Pace};
 
 /// Of all draws: the same each time, so that the same change has the same interval.
 const SEED: u64 = 1;
@@ -23,9 +23,18 @@ const STEPS_OF_PLACE: usize = 40;
 /// Times the work of their own that a simulated clock charges. It charges 2 cycles an access; loads and stores are about 38 % of instructions, of which a
 /// core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
 const OWN_WORK: (f64, f64) = (0.5, 2.0);
-/// Scattered accesses that are outstanding at a time while a core waits. One, where each address comes from the last; more where they are independent, as
-/// far as the window of instructions (72 on K10, 224 on Skylake) and the registers for misses (8 and 12) reach.
+/// Scattered accesses that are outstanding at a time while a core waits, where the recording does not tell how they hang together (before format 1.2). One, where
+/// each address comes from the last; more where they are independent, as far as the window of instructions and the registers for misses reach.
 const SCATTERED: (f64, f64) = (1.0, 4.0);
+/// Instructions that a core looks ahead while it waits: K10's and Skylake's reorder buffers.
+const WINDOW: (f64, f64) = (72.0, 224.0);
+/// Misses that it keeps outstanding at most: their registers for misses of the first cache, and some more for cores of today.
+const MISSES: (f64, f64) = (8.0, 12.0);
+/// What of the overlap so found there is. Less than all: an address made of an index that was just loaded looks as if it came from nowhere, and a mispredicted
+/// branch ends what a core looks ahead. An estimate.
+const OVERLAP: (f64, f64) = (0.4, 1.0);
+/// Loads and stores among instructions, as for [`OWN_WORK`].
+const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
 /// The same of streams, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
 /// an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
@@ -44,8 +53,13 @@ const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--mach
 pub(crate) struct Core {
     /// Times what was charged for the program's own work.
     own: f64,
+    /// Where chains are not known.
     scattered: f64,
     streamed: f64,
+    /// Where they are: instructions, misses, and times what comes of these.
+    window: f64,
+    misses: f64,
+    overlap: f64,
 }
 
 impl Core {
@@ -55,12 +69,15 @@ impl Core {
     }
 
     /// What simulated clocks charge.
-    const CHARGED: Core = Core { own: 1.0, scattered: 1.0, streamed: 8.0 };
+    const CHARGED: Core = Core { own: 1.0, scattered: 1.0, streamed: 8.0, window: 128.0, misses: 10.0, overlap: 1.0 };
 
     /// The core whose unknowns, in the order of [`cores`], have these values.
     fn of(values: &[f64]) -> Core {
         match *values {
-            [own, scattered, streamed] => Core { own, scattered, streamed },
+            [own, streamed, window, misses, overlap] => {
+                Core { own, streamed, window, misses, overlap, ..Core::CHARGED }
+            }
+            [own, streamed, scattered] => Core { own, streamed, scattered, ..Core::CHARGED },
             [scattered] => Core { scattered, ..Core::CHARGED },
             _ => Core::CHARGED,
         }
@@ -78,12 +95,28 @@ impl Core {
 
     /// Where the clock was charged: own work and waiting are as long as such cores make them.
     fn charged(&self, was: &Pace) -> Pace {
-        let was_ns = 1.0 - 1.0 / Core::CHARGED.streamed;
-        let streamed = ((1.0 - 1.0 / was.outstanding) / was_ns).clamp(0.0, 1.0);
-        let of_one = |core: &Core| (1.0 - streamed) / core.scattered + streamed / core.streamed;
-        let more = of_one(&Core::CHARGED) / of_one(self);
+        let more = Core::CHARGED.wait_for_one(was) / self.wait_for_one(was);
         let (own_ns, memory_ns) = (was.own_ns * self.own, (was.busy_ns - was.own_ns) / more);
         Pace { own_ns, busy_ns: own_ns + memory_ns, outstanding: was.outstanding * more, ..*was }
+    }
+
+    /// What a core waits for one of the pace's accesses, over its latency.
+    fn wait_for_one(&self, was: &Pace) -> f64 {
+        let (streamed, scattered) = match was.chains {
+            Some(chains) => (chains.streamed, self.scattered_outstanding(&chains)),
+            None => {
+                let of_streams = 1.0 - 1.0 / Core::CHARGED.streamed;
+                (((1.0 - 1.0 / was.outstanding) / of_streams).clamp(0.0, 1.0), self.scattered)
+            }
+        };
+        (1.0 - streamed) / scattered + streamed / self.streamed
+    }
+
+    /// Of the accesses within a core's window, as many go on side by side as have an address that no other of them gives (`crates/runtime/c/overlap.c`).
+    fn scattered_outstanding(&self, chains: &Chains) -> f64 {
+        let within_reach = 1.0 + self.window * ACCESSES_PER_INSTRUCTION / chains.gap;
+        let side_by_side = ((1.0 - chains.dependent) * within_reach).min(self.misses);
+        (self.overlap * side_by_side).max(1.0)
     }
 
     /// Where it was measured: what of the latencies overlaps was the program's own work.
@@ -159,21 +192,31 @@ fn cores(usage: &Usage) -> Vec<Open> {
         values: Vec::new(),
     };
     let scattered = "scattered accesses that a core keeps outstanding";
-    let Core { own: own_work, scattered: at_once, streamed: in_streams } = Core::CHARGED;
+    let Core { own: own_work, scattered: at_once, streamed: in_streams, window, misses, overlap } = Core::CHARGED;
     if !usage.charged {
         return vec![open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_NOTHING)];
     }
     let own = "the program's own work between accesses, times what was charged";
     let streamed = "accesses of streams that a core keeps outstanding";
-    vec![
+    let mut cores = vec![
         match usage.own_work.map(|native| both(native, OWN_WORK)) {
             // As likely half as double.
             Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
             None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
         },
-        open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK),
         open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK),
-    ]
+    ];
+    if usage.paces.iter().all(|pace| pace.chains.is_none()) {
+        cores.push(open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK));
+        return cores;
+    }
+    let ahead = "instructions that a core looks ahead while it waits for memory";
+    let most = "misses that a core keeps outstanding at most";
+    let there = "overlap of scattered accesses, times what their addresses allow";
+    cores.push(open("core.window_instructions", ahead, window, WINDOW, OF_CLOCK));
+    cores.push(open("core.outstanding_misses", most, misses, MISSES, OF_CLOCK));
+    cores.push(open("program.overlap", there, overlap, OVERLAP, OF_CLOCK));
+    cores
 }
 
 /// What both ranges allow; of two that have nothing in common, the first: it was measured, and the other is of programs in general.
@@ -201,4 +244,50 @@ fn count(machine: &Machine, usage: &Usage) -> usize {
     let of_windows = usage.windows * places * STEPS_OF_PLACE + usage.rows.len() * 2 * nodes;
     let of_one = MEMBER_TURNS * (of_windows + usage.course.len() + usage.paces.len());
     (STEPS / of_one.max(1)).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    //! One thread's pace, on cores of several kinds.
+
+    use super::*;
+
+    fn pace(chains: Option<Chains>) -> Pace {
+        let outstanding = 2.0;
+        Pace { accesses: 1e3, own_ns: 5e3, busy_ns: 1e5, outstanding, stretch: 1.0, chains }
+    }
+
+    #[test]
+    fn chains_that_wait_for_each_other_overlap_on_no_core() {
+        let chains = Chains { streamed: 0.0, dependent: 1.0, gap: 2.0 };
+        for window in [WINDOW.0, WINDOW.1] {
+            assert_eq!(Core { window, ..Core::CHARGED }.scattered_outstanding(&chains), 1.0);
+        }
+    }
+
+    #[test]
+    fn independent_accesses_overlap_as_far_as_window_and_registers_reach() {
+        let chains = |gap| Chains { streamed: 0.0, dependent: 0.0, gap };
+        let core = Core::CHARGED;
+        assert_eq!(core.scattered_outstanding(&chains(1.0)), core.misses);
+        let apart = core.window * ACCESSES_PER_INSTRUCTION;
+        assert!((core.scattered_outstanding(&chains(apart)) - 2.0).abs() < 1e-12);
+        assert_eq!(core.scattered_outstanding(&chains(f64::INFINITY)), 1.0);
+        let half = Core { overlap: 0.5, ..core };
+        assert_eq!(half.scattered_outstanding(&chains(1.0)), core.misses / 2.0);
+    }
+
+    #[test]
+    fn a_core_as_charged_leaves_a_pace_as_it_was_and_a_wider_one_waits_less() {
+        for chains in [None, Some(Chains { streamed: 0.3, dependent: 0.2, gap: 20.0 })] {
+            let was = pace(chains);
+            let same = Core::CHARGED.charged(&was);
+            assert!((same.busy_ns - was.busy_ns).abs() < 1e-6 && (same.outstanding - was.outstanding).abs() < 1e-9);
+            let wide = Core { scattered: 4.0, window: WINDOW.1, ..Core::CHARGED }.charged(&was);
+            assert!(wide.busy_ns < was.busy_ns && wide.outstanding > was.outstanding, "{wide:?}");
+            // Waiting times outstanding: the sum of latencies stays.
+            let latencies = |pace: &Pace| (pace.busy_ns - pace.own_ns) * pace.outstanding;
+            assert!((latencies(&wide) / latencies(&was) - 1.0).abs() < 1e-9);
+        }
+    }
 }

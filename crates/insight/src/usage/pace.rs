@@ -22,6 +22,19 @@ pub(crate) struct Pace {
     pub outstanding: f64,
     /// How much longer its work lasts for sharing its CPU with others.
     pub stretch: f64,
+    /// How its accesses hang together, where the recording tells.
+    pub chains: Option<Chains>,
+}
+
+/// How a thread's memory accesses hang together: what decides how many of them a core keeps outstanding (`crates/runtime/c/overlap.c`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Chains {
+    /// Share of memory accesses that continue a stream.
+    pub streamed: f64,
+    /// Share of the others (the scattered ones) whose address came from one of them.
+    pub dependent: f64,
+    /// Loads and stores from one scattered access to the next.
+    pub gap: f64,
 }
 
 /// Totals since a thread's start.
@@ -34,6 +47,11 @@ struct Sums {
     memory_ns: f64,
     /// What the same accesses take one after the other on an idle machine.
     idle_ns: f64,
+    /// Loads and stores, whether caches answered or memory.
+    issued: f64,
+    /// Of `accesses`.
+    streamed: f64,
+    dependent: f64,
 }
 
 /// Of all threads in all windows. `sampled`: sums of weights, by window and thread.
@@ -45,6 +63,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
     let khz = clock_khz(trace, machine);
     let latencies = latencies(trace, machine, usage, khz);
     let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; usage.windows * usage.threads];
+    let has_chains = trace.counters().iter().all(|reading| reading.totals.memory_dependent.is_some());
     for (thread, readings) in trace.threads().iter().zip(&readings) {
         let index = thread.index.0 as usize;
         let sums = counted(thread, readings, machine, khz);
@@ -52,13 +71,16 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
             let at = window * usage.threads + index;
             let (from, to) = (window as f64 * usage.window_ns, (window + 1) as f64 * usage.window_ns);
             paces[at] = match &sums {
-                Some(sums) => pace(&between(sums, from, to)),
+                Some(sums) => {
+                    let sums = between(sums, from, to);
+                    Pace { chains: has_chains.then(|| chains(&sums)), ..pace(&sums) }
+                }
                 None => {
                     let start = thread.start.0 as f64;
                     let end = thread.end.map_or(trace.end().0 as f64, |end| end.0 as f64);
                     let busy_ns = (end.min(to) - start.max(from)).max(0.0);
                     let (accesses, idle_ns) = (sampled[at], latencies[at]);
-                    pace(&Sums { accesses, busy_ns, memory_ns: idle_ns, idle_ns, time_ns: 0.0 })
+                    pace(&Sums { accesses, busy_ns, memory_ns: idle_ns, idle_ns, ..Sums::default() })
                 }
             };
         }
@@ -78,7 +100,19 @@ pub(crate) fn clock_khz(trace: &Trace, machine: &Machine) -> f64 {
 fn pace(sums: &Sums) -> Pace {
     let memory_ns = sums.memory_ns.min(sums.busy_ns);
     let outstanding = if memory_ns > 0.0 && sums.idle_ns > memory_ns { sums.idle_ns / memory_ns } else { 1.0 };
-    Pace { accesses: sums.accesses, own_ns: sums.busy_ns - memory_ns, busy_ns: sums.busy_ns, outstanding, stretch: 1.0 }
+    let own_ns = sums.busy_ns - memory_ns;
+    Pace { accesses: sums.accesses, own_ns, busy_ns: sums.busy_ns, outstanding, stretch: 1.0, chains: None }
+}
+
+fn chains(sums: &Sums) -> Chains {
+    let scattered = (sums.accesses - sums.streamed).max(0.0);
+    let share = |part: f64, all: f64| if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 };
+    Chains {
+        streamed: share(sums.streamed, sums.accesses),
+        dependent: share(sums.dependent, scattered),
+        // Where there are none, none is within reach.
+        gap: if scattered > 0.0 { (sums.issued / scattered).max(1.0) } else { f64::INFINITY },
+    }
 }
 
 /// A thread's totals over time; `None` if nothing counted them.
@@ -108,6 +142,9 @@ fn counted(thread: &Thread, readings: &[&CountersAt], machine: &Machine, khz: f6
             busy_ns: last.busy_ns + (time_ns - last.time_ns - waited_ns).max(0.0),
             memory_ns: last.memory_ns + charged.unwrap_or(idle_ns),
             idle_ns: last.idle_ns + idle_ns,
+            issued: totals.accesses as f64,
+            streamed: totals.memory_streamed.unwrap_or(0) as f64,
+            dependent: totals.memory_dependent.unwrap_or(0) as f64,
         });
         before = totals;
     }
@@ -123,6 +160,9 @@ fn between(sums: &[Sums], from_ns: f64, to_ns: f64) -> Sums {
         busy_ns: b.busy_ns - a.busy_ns,
         memory_ns: b.memory_ns - a.memory_ns,
         idle_ns: b.idle_ns - a.idle_ns,
+        issued: b.issued - a.issued,
+        streamed: b.streamed - a.streamed,
+        dependent: b.dependent - a.dependent,
     }
 }
 
@@ -139,6 +179,9 @@ fn at(sums: &[Sums], time_ns: f64) -> Sums {
         busy_ns: mix(a.busy_ns, b.busy_ns),
         memory_ns: mix(a.memory_ns, b.memory_ns),
         idle_ns: mix(a.idle_ns, b.idle_ns),
+        issued: mix(a.issued, b.issued),
+        streamed: mix(a.streamed, b.streamed),
+        dependent: mix(a.dependent, b.dependent),
     }
 }
 

@@ -155,6 +155,58 @@ static void mixed(void) {
     }
 }
 
+/* ---- what comes from what: a core overlaps misses that do not wait for each other ---- */
+
+#define MANY (512 * 1024) /* lines: 32 MiB, five times the caches */
+#define STEPS 200000
+
+/* All lines in one ring, in random order, each with the address of the next in the middle of it. */
+static char **ring(void) {
+    char *lines = map(BASE + (1ll << 32), (size_t)MANY * LINE);
+    uint32_t *order = malloc(MANY * sizeof *order);
+    for (uint32_t i = 0; i < MANY; i++) order[i] = i;
+    for (uint32_t i = MANY - 1; i > 0; i--) {
+        uint32_t other = (uint32_t)(next() % (i + 1)), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        *(char **)(lines + (size_t)order[i] * LINE + 24) = lines + (size_t)order[(i + 1) % MANY] * LINE + 24;
+    free(order);
+    return (char **)(lines + 24);
+}
+
+static void chase(void) {
+    char **at = ring();
+    for (int step = 0; step < STEPS; step++) {
+        __tsan_read8(at);
+        at = *(char ***)at;
+    }
+    if (at == NULL) exit(4);
+}
+
+/* Scattered lines whose addresses are computed, with `between` accesses to one line after each. */
+static void gather(int between) {
+    char *lines = map(BASE + (2ll << 32), (size_t)MANY * LINE), *near = map(BASE + (3ll << 32), PAGE);
+    filled(lines, (size_t)MANY * LINE);
+    filled(near, PAGE);
+    for (int step = 0; step < STEPS; step++) {
+        __tsan_read8(lines + next() % MANY * LINE);
+        for (int i = 0; i < between; i++) __tsan_read8(near);
+    }
+}
+
+/* A table of pointers, asked at random, and what they point to. */
+static void buckets(void) {
+    char **table = (char **)map(BASE + (2ll << 32), (size_t)MANY * LINE), **nodes = ring();
+    for (size_t i = 0; i < MANY; i++) table[i * 8] = (char *)nodes + next() % MANY * LINE;
+    for (int step = 0; step < STEPS; step++) {
+        char **bucket = table + next() % MANY * 8;
+        __tsan_read8(bucket);
+        __tsan_read8(*bucket);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (argc > 2) seed = strtoull(argv[2], NULL, 0);
@@ -172,6 +224,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "fork")) forked();
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();
+    else if (!strcmp(name, "chase")) chase();
+    else if (!strcmp(name, "gather")) gather(0);
+    else if (!strcmp(name, "sparse")) gather(100);
+    else if (!strcmp(name, "buckets")) buckets();
     else return 2;
     return 0;
 }

@@ -44,9 +44,13 @@ static void configure(struct np_config *config, char **argv) {
     config->window_cycles = setting("WINDOW", 230000);
     config->cycles_per_access_q8 = 256;
     config->l1_lines = L1;
-    config->l2_sets = SETS;
+    config->line_sampling = setting("LINES", 0);
+    uint32_t sampled = config->line_sampling ? config->line_sampling : 1;
+    config->core_window = setting("LOOKAHEAD", 0);
+    config->core_misses = 10;
+    config->l2_sets = SETS / sampled;
     config->l2_ways = WAYS;
-    config->l3_sets = L3_SETS;
+    config->l3_sets = L3_SETS / sampled;
     config->l3_ways = L3_WAYS;
     config->l3_count = 4;
     config->l2_cycles = 16;
@@ -102,7 +106,7 @@ static void take_access(const uint64_t *w) {
            w[0] >> 16, w[2] >> 16, weight, home, w[4] >> 16 & 0xffff);
 }
 
-static uint64_t counted_cycles, counted_streamed;
+static uint64_t counted_cycles, counted_streamed, counted_dependent;
 
 static void take_counters(const uint64_t *w, bool print) {
     if (!print) return;
@@ -113,10 +117,11 @@ static void take_counters(const uint64_t *w, bool print) {
     for (int i = 0; i < 4; i++) counted_home[i] += w[10 + i];
     counted_cycles += w[14];
     counted_streamed += w[15];
+    counted_dependent += w[16];
 }
 
 /* The last counters of each slot's current thread: printed when the thread ends. */
-static uint64_t last_counters[SLOTS][16];
+static uint64_t last_counters[SLOTS][17];
 static bool has_counters[SLOTS];
 
 static void take(uint32_t index, const uint64_t *w) {
@@ -125,7 +130,7 @@ static void take(uint32_t index, const uint64_t *w) {
     case NP_REC_ACCESS: take_access(w); break;
     case NP_REC_CPU: cpu_changes++; break;
     case NP_REC_COUNTERS:
-        memcpy(last_counters[index], w, 16 * 8);
+        memcpy(last_counters[index], w, sizeof last_counters[index]);
         has_counters[index] = true;
         break;
     case NP_REC_PLACE:
@@ -195,8 +200,8 @@ int main(int argc, char **argv) {
     for (uint32_t index = 0; index < SLOTS; index++)
         if (has_counters[index]) take_counters(last_counters[index], true);
     printf("total accesses %" PRIu64 " l2 %" PRIu64 " l3 %" PRIu64 " memory %" PRIu64 " peer %" PRIu64 " written %" PRIu64 " cycles %" PRIu64
-           " streamed %" PRIu64 "\n",
-           counted[2], counted[3], counted[4], counted[5], counted[6], counted[7], counted_cycles, counted_streamed);
+           " streamed %" PRIu64 " dependent %" PRIu64 "\n",
+           counted[2], counted[3], counted[4], counted[5], counted[6], counted[7], counted_cycles, counted_streamed, counted_dependent);
     printf("home %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", counted_home[0], counted_home[1], counted_home[2], counted_home[3]);
     printf("samples %" PRIu64 " weight %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " written %" PRIu64 " peer %" PRIu64 "\n",
            samples, weights[0], weights[1], weights[2], weights[3], weights_written, weights_peer);

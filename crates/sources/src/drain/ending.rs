@@ -88,7 +88,7 @@ impl Accounting {
             u64::from(self.nodes),
         ];
         counts.extend((0..self.nodes as usize).map(|node| scaled(slot.by_home(node))));
-        counts.extend([slot.memory_cycles(), scaled(slot.memory_streamed())]);
+        counts.extend([slot.memory_cycles(), scaled(slot.memory_streamed()), scaled(slot.memory_dependent())]);
         counts
     }
 }

@@ -432,10 +432,12 @@ table! {
         memory_writes: u64, "accesses", Delta;
         /// Program time spent waiting.
         wait_cycles: u64, "cycles", Delta;
-        /// Program time charged for `memory_accesses` at idle latencies (since 1.1).
+        /// Program time charged for `memory_accesses`: idle latencies over the accesses that are outstanding at a time (since 1.1).
         memory_cycles: Option<u64>, "cycles", Delta;
         /// Of `memory_accesses`, those that continued a stream that the hardware prefetches (since 1.1).
         memory_streamed: Option<u64>, "accesses", Delta;
+        /// Of `memory_accesses`, those that continued no stream and whose address came from what another read, an estimate (since 1.2).
+        memory_dependent: Option<u64>, "accesses", Delta;
     }
 }
 

@@ -319,5 +319,7 @@ fn counters(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
         by_home: (0..nodes as usize).map(|node| word(record, 80 + node * 8)).collect(),
         memory_cycles: later.map(|at| word(record, at)),
         memory_streamed: later.map(|at| word(record, at + 8)),
+        // Appended in format 1.2.
+        memory_dependent: later.filter(|at| record.len() >= at + 24).map(|at| word(record, at + 16)),
     }))
 }

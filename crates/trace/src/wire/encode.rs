@@ -238,6 +238,7 @@ impl Encoder {
         // Both or none: the record's length tells which.
         if let (Some(cycles), Some(streamed)) = (counters.memory_cycles, counters.memory_streamed) {
             self.words.extend([cycles, streamed]);
+            self.words.extend(counters.memory_dependent);
         }
         (REC_COUNTERS, 0)
     }

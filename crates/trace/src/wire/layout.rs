@@ -38,6 +38,8 @@ pub struct Config {
     pub l3_cycles: u32,
     pub dir_entries_log2: u32,
     pub max_stack_depth: u32,
+    pub core_window: u32,
+    pub core_misses: u32,
     pub line_sampling: u32,
     pub memory_latency_cycles: [[u16; MAX_NODES]; MAX_NODES],
     pub node_has_memory: [u8; MAX_NODES],
@@ -210,7 +212,8 @@ pub struct SlotCounts {
     pub answer_tid: u32,
     pub answer_pages: u32,
     pub ask_failures: u32,
-    pub scratch: [u8; 992],
+    pub memory_dependent: u64,
+    pub scratch: [u8; 984],
 }
 
 /// `struct np_slot`: the head of each slot. The recorder reads it while the program writes it: go through atomics or

@@ -140,8 +140,11 @@ fn life_event() -> impl Strategy<Value = Event> {
 }
 
 fn other_event() -> impl Strategy<Value = Event> {
-    let counts =
-        (any::<[u64; 7]>(), proptest::option::of(any::<(u64, u64)>()), proptest::collection::vec(any::<u64>(), 0..65));
+    let counts = (
+        any::<[u64; 7]>(),
+        proptest::option::of(any::<(u64, u64, Option<u64>)>()),
+        proptest::collection::vec(any::<u64>(), 0..65),
+    );
     prop_oneof![
         (0..1024u32, node()).prop_map(|(cpu, node)| Event::Cpu { cpu: CpuId(cpu), node }),
         (0..17u32, 0..1u64 << 48, 0..1u64 << 40).prop_map(|(kind, object, began)| Event::Sync {
@@ -160,6 +163,7 @@ fn other_event() -> impl Strategy<Value = Event> {
             by_home,
             memory_cycles: later.map(|later| later.0),
             memory_streamed: later.map(|later| later.1),
+            memory_dependent: later.and_then(|later| later.2),
         })),
         (0..1u64 << 48, any::<u32>()).prop_map(|(count, cause)| Event::Lost { count, cause }),
         text().prop_map(|text| Event::Mark { text }),
