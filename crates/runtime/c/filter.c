@@ -225,7 +225,7 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
-/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. Not while every access is looked at (overlap.c); then it ends with that. */
+/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. While every access is looked at (overlap.c), it ends with that. */
 static inline bool unpoke(struct np_slot *slot) {
     if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return false;
     np_store(slot->l1_mask, np_sim.l1_mask);

@@ -19,8 +19,8 @@
  * Addresses made from an index that was just loaded (a[next[i]]) look independent: which words are indices, and of what, nobody tells. Stores need nothing
  * outstanding to retire, and are taken as independent.
  *
- * The leader's line is read by process_vm_readv, which fails where a plain load would kill the program: another thread may have unmapped it meanwhile. Where that
- * call is refused (seccomp), nothing is known of dependences, and each miss costs its whole latency. */
+ * The leader's line is read by process_vm_readv, which fails where a plain load would kill the program: another thread may have unmapped it meanwhile.
+ * Where that call is refused (seccomp), nothing is known of dependences, and each miss costs its whole latency. */
 #include "memsim.h"
 
 #include <errno.h>

@@ -272,7 +272,7 @@ enum np_record {
                                 record's clock) */
     NP_REC_COUNTERS = 20,    /* value thread index; word 2 accesses; 3 l2_lookups; 4 l3_lookups; 5 memory_accesses; 6 cache_transfers; 7
                              memory_writes; 8 wait_cycles; 9 node count n;
-                                then n words: memory accesses by home; then memory_cycles; memory_streamed; memory_dependent. All are totals since thread start */
+                                then n words: memory accesses by home; then memory_cycles; memory_streamed; memory_dependent. Totals since thread start */
     NP_REC_LOST = 21,        /* value count; word 2: np_loss */
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */
     NP_REC_MARK = 23,        /* value byte count; text follows: a mark that the program set (phase names) */

@@ -23,7 +23,7 @@ const STEPS_OF_PLACE: usize = 40;
 /// Times the work of their own that a simulated clock charges. It charges 2 cycles an access; loads and stores are about 38 % of instructions, of which a
 /// core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
 const OWN_WORK: (f64, f64) = (0.5, 2.0);
-/// Scattered accesses that are outstanding at a time while a core waits, where the recording does not tell how they hang together (before format 1.2). One, where
+/// Scattered accesses that are outstanding at a time while a core waits, where the recording does not tell how they hang together (before format 1.2). 1 where
 /// each address comes from the last; more where they are independent, as far as the window of instructions and the registers for misses reach.
 const SCATTERED: (f64, f64) = (1.0, 4.0);
 /// Instructions that a core looks ahead while it waits: K10's and Skylake's reorder buffers.
