@@ -54,14 +54,15 @@ struct np_overlap {
     uint64_t at;       /* slot->accesses at the last one */
     uint64_t line;     /* of the leader; 0: none */
     uint64_t until;    /* slot->accesses up to which it is followed */
-    uint64_t last;     /* line of the last access that came by a pointer of it */
+    uint64_t last;     /* line of the last access that came by a pointer of it; 0: none yet */
     uint64_t words[8]; /* the leader's line, once is_read */
     uint32_t gap_q4;   /* accesses from one scattered miss of a simulated line to the next, mean, in 1/16 */
     uint16_t leaders;  /* so far, older ones for half */
-    uint16_t pointed;  /* accesses to other lines that came by pointers in theirs */
-    uint16_t looked;   /* of these, to simulated lines */
+    uint16_t pointed;  /* of these, from which accesses to other lines came */
+    uint16_t looked;   /* such accesses, to simulated lines */
     uint16_t missed;   /* of these, to memory */
-    uint32_t is_read;
+    uint16_t is_read;
+    uint16_t loaded;   /* words of the leader's line that the thread has loaded, one bit each */
 };
 
 /* This module's part of np_slot.scratch, the owner's alone. */

@@ -3,8 +3,8 @@
  * A core that runs out of order goes on past a load that missed until its window of instructions is full, and begins the misses that it finds on the
  * way, up to as many as it has registers for (interval analysis: Karkhanis and Smith, A First-Order Superscalar Processor Model, ISCA 2004; Eyerman et al., A
  * Mechanistic Performance Model for Superscalar Out-of-Order Processors, ACM TOCS 27(2), 2009). A load whose address comes from one that is outstanding cannot
- * begin. So among the N = 1 + window / gap misses within reach, every one whose address does not come from another begins a chain, chains go on side by side,
- * and each miss of a chain waits for the one before:
+ * begin. So the N = 1 + window / gap misses within reach form chains, in which each waits for the one before, and which go on side by side. Each chain has
+ * one end, a miss that no other waits for:
  *
  *     outstanding = (1 - dependent) * N, at least 1, at most the registers.
  *
@@ -12,9 +12,10 @@
  *
  *  - the *gap*: accesses (of any kind) from one scattered miss to the next, a moving average over 16 of them. Of simulated lines, so the true gap is
  *    this over line_sampling.
- *  - the share of *dependent* misses. Now and then a scattered load that missed becomes a *leader*: for as many accesses as a window holds, every access of
- *    its thread, simulated line or not, is compared with the words of the leader's line, which the program has just loaded from. One that lies at most 4 KiB
- *    behind such a word came by a pointer there. It counts in so far as such accesses miss, which those among them tell whose lines are simulated.
+ *  - the share of *dependent* ones: misses that another waits for. Now and then a scattered load that missed becomes a *leader*: for as many accesses as a
+ *    window holds, every access of its thread, simulated line or not, is compared with the words that it has loaded from the leader's line. One that lies at
+ *    most 4 KiB behind such a word came by a pointer there, and waits. It counts in so far as such accesses miss, which those among them tell whose lines are
+ *    simulated.
  *
  * Addresses made from an index that was just loaded (a[next[i]]) look independent: which words are indices, and of what, nobody tells. Stores need nothing
  * outstanding to retire, and are taken as independent.
@@ -61,13 +62,16 @@ static bool read_line(struct np_slot *slot, struct np_overlap *overlap) {
 static bool comes_from(const struct np_overlap *overlap, uintptr_t address) {
     for (uint32_t i = 0; i < sizeof overlap->words / sizeof *overlap->words; i++) {
         uintptr_t pointer = overlap->words[i] & ~(uintptr_t)7; /* low bits may be tags */
-        if (pointer >= OBJECT_BYTES && address - pointer < OBJECT_BYTES) return true;
+        if ((overlap->loaded >> i & 1) && pointer >= OBJECT_BYTES && address - pointer < OBJECT_BYTES) return true;
     }
     return false;
 }
 
-static void begin_lead(struct np_slot *slot, struct np_overlap *overlap, uintptr_t line) {
-    overlap->line = line;
+static uint16_t word_bit(uintptr_t address) { return (uint16_t)(1u << (address / sizeof(uint64_t) % 8)); }
+
+static void begin_lead(struct np_slot *slot, struct np_overlap *overlap, uintptr_t address) {
+    overlap->line = address >> NP_LINE_SHIFT;
+    overlap->loaded = word_bit(address);
     overlap->until = slot->accesses + np_sim.core_window;
     overlap->is_read = 0;
     overlap->last = 0;
@@ -84,7 +88,9 @@ bool np_overlap_follows(struct np_slot *slot, uintptr_t address, uint32_t bits) 
         end_lead(overlap);
         return false;
     }
-    if (line == overlap->line || line == overlap->last || (bits & NP_ACC_WRITE)) return false;
+    if (bits & NP_ACC_WRITE) return false;
+    if (line == overlap->line) overlap->loaded |= word_bit(address);
+    if (line == overlap->line || line == overlap->last) return false;
     if (!overlap->is_read) {
         if (!read_line(slot, overlap)) {
             overlap->leaders -= overlap->leaders != 0;
@@ -94,8 +100,8 @@ bool np_overlap_follows(struct np_slot *slot, uintptr_t address, uint32_t bits) 
         overlap->is_read = 1;
     }
     if (!comes_from(overlap, address)) return false;
+    overlap->pointed = (uint16_t)(overlap->pointed + (overlap->last == 0));
     overlap->last = line;
-    overlap->pointed++;
     return true;
 }
 
@@ -105,7 +111,7 @@ void np_overlap_followed(struct np_slot *slot, bool missed) {
     overlap->missed = (uint16_t)(overlap->missed + missed);
 }
 
-/* Of scattered misses, those whose address came from another, in 1/256. */
+/* Of scattered misses, those that another waits for, in 1/256. */
 static uint32_t dependent_q8(const struct np_overlap *overlap) {
     if (overlap->leaders < ENOUGH || np_load(refused)) return ALL_Q8;
     uint32_t pointed_q8 = overlap->pointed * ALL_Q8 / overlap->leaders;
@@ -132,6 +138,6 @@ uint32_t np_overlap_charge(struct np_slot *slot, uintptr_t address, uint32_t bit
     if (outstanding_q8 < 256) outstanding_q8 = 256;
     uint32_t share = overlap->leaders < FIRST_LEADERS ? FIRST_SHARE : LEADER_SHARE;
     bool may_lead = !(bits & (NP_ACC_WRITE | NP_ACC_RANGE)) && overlap->line == 0 && np_sim.core_window != 0 && !np_load(refused);
-    if (may_lead && np_random_below(slot, share) == 0) begin_lead(slot, overlap, address >> NP_LINE_SHIFT);
+    if (may_lead && np_random_below(slot, share) == 0) begin_lead(slot, overlap, address);
     return (uint32_t)((uint64_t)latency * 256 / outstanding_q8);
 }

@@ -223,7 +223,7 @@ struct np_slot {
     uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known */
     uint32_t answer_pages;                /* so many pages from ask_page on were faulted last by that thread */
     uint32_t ask_failures;                /* questions that nobody answered in time */
-    uint64_t memory_dependent;            /* of memory_accesses, continued no stream, and their address came from another's line; an estimate (overlap.c) */
+    uint64_t memory_dependent;            /* of memory_accesses, continued no stream, and another's address came from their line; an estimate (overlap.c) */
     uint8_t scratch[984];                 /* private to the runtime's parts, see np.h */
 };
 

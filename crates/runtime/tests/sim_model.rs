@@ -229,7 +229,7 @@ fn hanging_together(lab: &Lab, program: &Path, case: &str, lines: &str) -> (f64,
     let outcome = lab.record(1000, &[("LOOKAHEAD", "49"), ("LINES", lines)], program, &[case]);
     let of = |name| outcome.number("total", name) as f64;
     let scattered = of("memory") - of("streamed");
-    assert!(of("streamed") < 0.1 * scattered, "{case}: {} of {} look like streams", of("streamed"), of("memory"));
+    assert!(of("streamed") < 0.2 * scattered, "{case}: {} of {} look like streams", of("streamed"), of("memory"));
     let cycles = of("cycles") - of("streamed") * (230.0 / 8.0);
     (of("dependent") / scattered, cycles / scattered)
 }
@@ -243,6 +243,9 @@ fn misses_overlap_as_far_as_their_addresses_allow() {
     for lines in ["1", "8"] {
         let (dependent, cycles) = hanging_together(&lab, &program, "chase", lines);
         assert!(dependent > 0.99 && cycles > 0.97 * 230.0, "chase, lines {lines}: {dependent}, {cycles} cycles");
+        let (dependent, cycles) = hanging_together(&lab, &program, "listed", lines);
+        // One line in nine is the table's, and others wait for each of those.
+        assert!(dependent < 0.2 && cycles < 1.1 * 23.0, "listed, lines {lines}: {dependent}, {cycles} cycles");
         let (dependent, cycles) = hanging_together(&lab, &program, "gather", lines);
         assert!(dependent < 0.02 && cycles < 1.1 * 23.0, "gather, lines {lines}: {dependent}, {cycles} cycles");
         let (dependent, cycles) = hanging_together(&lab, &program, "sparse", lines);

@@ -445,7 +445,7 @@ impl Slot<'_> {
         memory_cycles: counts.atomic64 -> u64;
         /// Of the memory accesses, those of prefetched streams.
         memory_streamed: counts.atomic64 -> u64;
-        /// Of the others, those whose address came from what another read.
+        /// Of the others, those that another waits for.
         memory_dependent: counts.atomic64 -> u64;
     }
 

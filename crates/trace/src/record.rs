@@ -114,8 +114,8 @@ pub struct Counters {
     pub memory_cycles: Option<u64>,
     /// Of `memory_accesses`, those that continued a stream that the hardware prefetches; `None` in traces before format 1.1.
     pub memory_streamed: Option<u64>,
-    /// Of `memory_accesses`, those that continued no stream and whose address came from the memory that another of them read, an estimate; `None` in traces
-    /// before format 1.2.
+    /// Of `memory_accesses`, those that continued no stream and for which another waited, whose address came from what they read, an estimate; `None` in
+    /// traces before format 1.2.
     pub memory_dependent: Option<u64>,
 }
 

@@ -112,7 +112,7 @@ impl Core {
         (1.0 - streamed) / scattered + streamed / self.streamed
     }
 
-    /// Of the accesses within a core's window, as many go on side by side as have an address that no other of them gives (`crates/runtime/c/overlap.c`).
+    /// Of the accesses within a core's window, as many go on side by side as no other of them waits for (`crates/runtime/c/overlap.c`).
     fn scattered_outstanding(&self, chains: &Chains) -> f64 {
         let within_reach = 1.0 + self.window * ACCESSES_PER_INSTRUCTION / chains.gap;
         let side_by_side = ((1.0 - chains.dependent) * within_reach).min(self.misses);

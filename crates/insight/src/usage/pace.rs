@@ -31,7 +31,7 @@ pub(crate) struct Pace {
 pub(crate) struct Chains {
     /// Share of memory accesses that continue a stream.
     pub streamed: f64,
-    /// Share of the others (the scattered ones) whose address came from one of them.
+    /// Share of the others (the scattered ones) that one of them waits for, as its address comes from what they read.
     pub dependent: f64,
     /// Loads and stores from one scattered access to the next.
     pub gap: f64,

@@ -185,6 +185,16 @@ static void chase(void) {
     if (at == NULL) exit(4);
 }
 
+/* The same lines in the same order, but by a table of their addresses: what each says of the next is not looked at. */
+static void listed(void) {
+    char **first = ring(), **list = (char **)map(BASE + (2ll << 32), STEPS * sizeof *list);
+    for (int step = 0; step < STEPS; step++, first = *(char ***)first) list[step] = (char *)first - 24;
+    for (int step = 0; step < STEPS; step++) {
+        __tsan_read8(list + step);
+        __tsan_read8(list[step]);
+    }
+}
+
 /* Scattered lines whose addresses are computed, with `between` accesses to one line after each. */
 static void gather(int between) {
     char *lines = map(BASE + (2ll << 32), (size_t)MANY * LINE), *near = map(BASE + (3ll << 32), PAGE);
@@ -225,6 +235,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();
     else if (!strcmp(name, "chase")) chase();
+    else if (!strcmp(name, "listed")) listed();
     else if (!strcmp(name, "gather")) gather(0);
     else if (!strcmp(name, "sparse")) gather(100);
     else if (!strcmp(name, "buckets")) buckets();

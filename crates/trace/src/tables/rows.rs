@@ -436,7 +436,7 @@ table! {
         memory_cycles: Option<u64>, "cycles", Delta;
         /// Of `memory_accesses`, those that continued a stream that the hardware prefetches (since 1.1).
         memory_streamed: Option<u64>, "accesses", Delta;
-        /// Of `memory_accesses`, those that continued no stream and whose address came from what another read, an estimate (since 1.2).
+        /// Of `memory_accesses`, those that continued no stream and from which another's address came, an estimate (since 1.2).
         memory_dependent: Option<u64>, "accesses", Delta;
     }
 }
