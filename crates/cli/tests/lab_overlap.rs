@@ -45,8 +45,8 @@ enum Held {
     Nothing,
 }
 
-// The pilot rests after a change that did not help, for longer each time. Simulated, pages of `shared` were uneven after 10 s in three of twelve recordings, and
-// even after 16; in the guest they were uneven after 5 and 7 s and even after 9.
+// The pilot rests after a change that did not help, for longer each time. Simulated, pages of `shared` were uneven after 10 s in three of twelve recordings,
+// and even after 16; in the guest they were uneven after 5 and 7 s and even after 9.
 const CASES: [Case; 4] = [
     Case { program: "remote", turns: 60, simulated_s: Some("10"), guest_s: 5, held: Held::Pages },
     Case { program: "nothing", turns: 60, simulated_s: Some("10"), guest_s: 4, held: Held::Pages },

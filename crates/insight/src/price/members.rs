@@ -77,7 +77,7 @@ impl Core {
             [own, streamed, window, misses, overlap] => {
                 Core { own, streamed, window, misses, overlap, ..Core::CHARGED }
             }
-            [own, streamed, scattered] => Core { own, streamed, scattered, ..Core::CHARGED },
+            [own, scattered, streamed] => Core { own, scattered, streamed, ..Core::CHARGED },
             [scattered] => Core { scattered, ..Core::CHARGED },
             _ => Core::CHARGED,
         }
@@ -198,25 +198,25 @@ fn cores(usage: &Usage) -> Vec<Open> {
     }
     let own = "the program's own work between accesses, times what was charged";
     let streamed = "accesses of streams that a core keeps outstanding";
-    let mut cores = vec![
-        match usage.own_work.map(|native| both(native, OWN_WORK)) {
-            // As likely half as double.
-            Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
-            None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
-        },
-        open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK),
-    ];
+    let own_work = match usage.own_work.map(|native| both(native, OWN_WORK)) {
+        // As likely half as double.
+        Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
+        None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
+    };
+    let streams = open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK);
     if usage.paces.iter().all(|pace| pace.chains.is_none()) {
-        cores.push(open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK));
-        return cores;
+        return vec![own_work, open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK), streams];
     }
     let ahead = "instructions that a core looks ahead while it waits for memory";
     let most = "misses that a core keeps outstanding at most";
     let there = "overlap of scattered accesses, times what their addresses allow";
-    cores.push(open("core.window_instructions", ahead, window, WINDOW, OF_CLOCK));
-    cores.push(open("core.outstanding_misses", most, misses, MISSES, OF_CLOCK));
-    cores.push(open("program.overlap", there, overlap, OVERLAP, OF_CLOCK));
-    cores
+    vec![
+        own_work,
+        streams,
+        open("core.window_instructions", ahead, window, WINDOW, OF_CLOCK),
+        open("core.outstanding_misses", most, misses, MISSES, OF_CLOCK),
+        open("program.overlap", there, overlap, OVERLAP, OF_CLOCK),
+    ]
 }
 
 /// What both ranges allow; of two that have nothing in common, the first: it was measured, and the other is of programs in general.
