@@ -305,8 +305,11 @@ fn threads_that_could_not_end_their_rings_have_it_done_for_them() {
     });
     let memory = memory.into_inner().unwrap();
     let ring = |slot: u32| memory.rings.get(&(slot, 0)).map_or(Vec::new(), |bytes| words(bytes, START.1));
-    let counters =
-        [u64::from(wire::REC_COUNTERS) | 15 << 8 | 41 << 16, 0, 1000, 400, 400, 400, 0, 0, 0, 3, 400, 404, 408, 0, 0];
+    let counters = [
+        [u64::from(wire::REC_COUNTERS) | 16 << 8 | 41 << 16, 0].as_slice(),
+        &[1000, 400, 400, 400, 0, 0, 0, 3, 400, 404, 408, 0, 0, 0],
+    ]
+    .concat();
     for (slot, end) in [(0, &END[..]), (1, &[])] {
         let got = ring(slot);
         assert_eq!((got[0], got[1], got[3]), (u64::from(wire::REC_TIME) | 4 << 8, 0, 70 + 1000 * 2), "slot {slot}");
