@@ -63,14 +63,17 @@ static uint64_t key_of(const struct np_slot *slot, uintptr_t address) {
     return 0x8000000000000000ull | (uint64_t)(slot->process_index & 0x7fff) << 47 | (address & 0x7fffffffffffull);
 }
 
+/* Writers of one key may come at the same moment, also where it has no entry yet: the value is made the greatest before the key says whose it is, so none of
+ * them undoes another's. */
 void np_shared_set(uint64_t key, uint64_t clock) {
-    uint64_t hashed = hash(key), value = tag_of(hashed) | (clock & CLOCK_MASK);
+    uint64_t hashed = hash(key), wanted = clock & CLOCK_MASK;
     struct entry *entry = entry_of(hashed);
-    /* A race for the entry itself may lose the clock: looked at again, a few times at most. */
-    for (int i = 0; i < 4 && np_shared_get(key) < (clock & CLOCK_MASK); i++) {
-        if (__atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) != key) put(key, clock & CLOCK_MASK);
-        else if (tag_of(hashed) == np_load(entry->value) >> 49 << 49) np_atomic_max(&entry->value, value);
-        else __atomic_store_n(&entry->value, value, __ATOMIC_RELEASE);
+    /* A writer of another key may take the entry meanwhile: looked at again, a few times at most. */
+    for (int i = 0; i < 4 && np_shared_get(key) < wanted; i++) {
+        uint64_t seen = __atomic_load_n(&entry->value, __ATOMIC_ACQUIRE);
+        while (seen >> 49 != hashed >> 49 || (seen & CLOCK_MASK) < wanted)
+            if (__atomic_compare_exchange_n(&entry->value, &seen, tag_of(hashed) | wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
+        if (__atomic_load_n(&entry->key, __ATOMIC_RELAXED) != key) __atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
     }
 }
 

@@ -98,6 +98,15 @@ fn processes_share_time() {
     }
 }
 
+/// Make sure that of several writers who are the first to write to a pipe none undoes what another said of its clock.
+#[test]
+fn first_writers_of_a_pipe_keep_the_latest_clock() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let course = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS + 1), &program, &["first-writers"]));
+    assert_eq!(course.values["early"], 0);
+}
+
 /// Make sure that clocks join through release and acquire, futexes and what C++20 builds on them, and that a pool's work goes round evenly.
 #[test]
 fn cpp_synchronisation_joins_clocks() {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define N 4
+#define ROUNDS 500
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER, often = PTHREAD_COND_INITIALIZER;
 static sem_t empty;
@@ -151,6 +152,43 @@ static void forked(void) {
     printf("passed %d failed %d\n", passed, failed);
 }
 
+/* Threads that write to a new pipe at the same moment, each later in program time than the one before: what is read is no earlier than the last of them. */
+static pthread_barrier_t together;
+static int new_pipe[2];
+
+static void *write_together(void *argument) {
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&together); /* clocks are equal */
+        work(1000 * (uint64_t)(1 + ((uintptr_t)argument + (uintptr_t)round) % N));
+        uint64_t now = clock_now();
+        if (write(new_pipe[1], &now, sizeof now) != sizeof now) abort();
+        pthread_barrier_wait(&together);
+    }
+    return NULL;
+}
+
+static void first_writers(void) {
+    pthread_t threads[N];
+    uint64_t early = 0;
+    pthread_barrier_init(&together, NULL, N + 1);
+    for (uintptr_t i = 0; i < N; i++) pthread_create(&threads[i], NULL, write_together, (void *)i);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t latest = 0, sent;
+        if (pipe(new_pipe) != 0) abort();
+        pthread_barrier_wait(&together);
+        for (int i = 0; i < N; i++) {
+            if (read(new_pipe[0], &sent, sizeof sent) != sizeof sent) abort();
+            if (sent > latest) latest = sent;
+        }
+        early += clock_now() < latest;
+        pthread_barrier_wait(&together);
+        close(new_pipe[0]);
+        close(new_pipe[1]);
+    }
+    for (int i = 0; i < N; i++) pthread_join(threads[i], NULL);
+    printf("early %lu\n", early);
+}
+
 /* Workers that get their tasks by a pipe and answer by another: the answer is no earlier than the task's end. */
 static void pool(void) {
     int tasks[2], answers[2];
@@ -234,6 +272,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "jumped")) jumped();
     else if (!strcmp(name, "forked")) forked();
     else if (!strcmp(name, "pool")) pool();
+    else if (!strcmp(name, "first-writers")) first_writers();
     else if (!strcmp(name, "clones")) clones();
     else if (!strcmp(name, "many")) many();
     else return 2;
