@@ -28,14 +28,14 @@ const OWN_WORK: (f64, f64) = (0.5, 2.0);
 const SCATTERED: (f64, f64) = (1.0, 4.0);
 /// Instructions that a core looks ahead while it waits: K10's and Skylake's reorder buffers.
 const WINDOW: (f64, f64) = (72.0, 224.0);
-/// Misses that it keeps outstanding at most: their registers for misses of the first cache, and some more for cores of today.
+/// Misses that it keeps outstanding at most: the registers for misses of the same two. Cores of today have more.
 const MISSES: (f64, f64) = (8.0, 12.0);
 /// What of the overlap so found there is. Less than all: an address made of an index that was just loaded looks as if it came from nowhere, and a mispredicted
 /// branch ends what a core looks ahead. An estimate.
 const OVERLAP: (f64, f64) = (0.4, 1.0);
 /// Loads and stores among instructions, as for [`OWN_WORK`].
 const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
-/// The same of streams, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
+/// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
 /// an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
 /// Turns that a member takes, about.
