@@ -35,8 +35,8 @@ const MISSES: (f64, f64) = (8.0, 12.0);
 const OVERLAP: (f64, f64) = (0.4, 1.0);
 /// Loads and stores among instructions, as for [`OWN_WORK`].
 const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
-/// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on a loaded machine to 17 on
-/// an idle one.
+/// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on
+/// a loaded machine to 17 on an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
 /// Turns that a member takes, about.
 const MEMBER_TURNS: usize = 2;
