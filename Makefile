@@ -9,7 +9,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments lint fuzz page setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-docs workloads clean help
 
 all: build
 
@@ -25,6 +25,7 @@ help:
 	@echo "make lint    formatting and clippy, warnings as errors"
 	@echo "make fuzz    every decoder's fuzz target, FUZZ_SECONDS=60 each"
 	@echo "make page    the HTML report's script, after a change in web/"
+	@echo "make docs    the documents as a searchable book (build/book/index.html), every link checked"
 	@echo "make build   only the release binary: $(NUMAPILOT)"
 	@echo "make query   that, and the SQL engine of 'numapilot query' beside it (some minutes more)"
 
@@ -42,6 +43,8 @@ setup-web:
 	@tools/setup web
 setup-zoo:
 	@tools/setup zoo
+setup-docs:
+	@tools/setup docs
 
 build: setup-demo
 	@cargo build --release $(CARGO_FLAGS) -p numapilot
@@ -102,6 +105,15 @@ lint: setup-demo setup-web
 # The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
 page: setup-web
 	@cd web && npm run --silent build
+
+# The documents as a book that opens from disk. Links are checked in the documents and, as the book has them, once more.
+BOOK := $(BUILD)/book
+MDBOOK_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/numapilot/mdbook/bin
+docs: setup-docs
+	@PATH="$$PATH:$(MDBOOK_CACHE)" mdbook build
+	@tools/docs-links
+	@tools/docs-links --book $(BOOK)
+	@echo "The book: $(CURDIR)/$(BOOK)/index.html"
 
 fuzz:
 	@for target in wire chunks tables meta perf_records perf_files go_table capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done

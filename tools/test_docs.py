@@ -1,0 +1,136 @@
+"""Holds the tools of the documents (docs-links, docs-preprocess, docs-reference, markdown.py) to small cases. Run by crates/cli/tests/docs.rs."""
+
+import importlib.machinery
+import importlib.util
+import os
+import stat
+import sys
+import tempfile
+import unittest
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, FOLDER)
+sys.dont_write_bytecode = True
+
+import markdown  # noqa: E402
+
+
+def tool(name):
+    """A tool of this folder as a module: their names are no module names."""
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(FOLDER, name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+links, preprocess, reference = tool("docs-links"), tool("docs-preprocess"), tool("docs-reference")
+
+
+def tree(folder, **documents):
+    """Writes documents below a folder; `__` in a name stands for a slash, and each gets the ending .md."""
+    for name, text in documents.items():
+        path = os.path.join(folder, name.replace("__", "/") + ".md")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+class Markdown(unittest.TestCase):
+    def test_links_are_found_where_they_stand(self):
+        text = 'a [b](c.md#d "t") ![e](f.png)\n[![g](h.svg)](i.md)\n[k]: l.md\n<a href="m.md">n</a>'
+        found = [(link.target, link.line) for link in markdown.links(text)]
+        self.assertEqual(found, [("c.md#d", 1), ("f.png", 1), ("h.svg", 2), ("i.md", 2), ("l.md", 3), ("m.md", 4)])
+        for link in markdown.links(text):
+            self.assertEqual(text.splitlines()[link.line - 1][link.start : link.end], link.target)
+
+    def test_code_and_comments_have_no_links(self):
+        self.assertEqual(list(markdown.links("`[a](b.md)` ``[`c](d.md)``\n```sh\n[e](f.md)\n```\n<!-- [g](h.md) -->")), [])
+        self.assertEqual([link.target for link in markdown.links("~~~\n```\n[a](b.md)\n~~~\n[c](d.md)")], ["d.md"])
+
+    def test_anchors_are_those_that_readers_see(self):
+        text = "# Whole processes: `--pack`\n## Who's `a_b`, [c](d.md)?\n## Same\n## Same\n```\n# no heading\n```\n"
+        self.assertEqual(markdown.anchors(text), {"whole-processes---pack", "whos-a_b-c", "same", "same-1"})
+
+    def test_targets_are_replaced_and_nothing_else(self):
+        text = "a.md [a](a.md), `[a](a.md)` [b](b.md)\n"
+        self.assertEqual(markdown.replaced(text, lambda target: "x-" + target), "a.md [a](x-a.md), `[a](a.md)` [b](x-b.md)\n")
+
+
+class Links(unittest.TestCase):
+    def test_dead_links_are_told_with_their_places(self):
+        with tempfile.TemporaryDirectory() as folder:
+            good = "# A\n[b](sub/b.md#c-d) [self](#a) [far](https://example.org/x) [tree](../README.md)\n"
+            tree(folder, README="# R\n", docs__a=good, docs__sub__b="# C D\n[a](../a.md)\n")
+            self.assertEqual(list(links.dead_links(folder)), [])
+            tree(folder, docs__a="# A\n\n[b](gone.md) [b](sub/b.md#gone)\n[c](/README.md) [d](../../x.md)\n")
+            self.assertEqual(
+                list(links.dead_links(folder)),
+                [
+                    "docs/a.md:3: gone.md: no such file",
+                    "docs/a.md:3: sub/b.md#gone: no such heading in docs/sub/b.md",
+                    "docs/a.md:4: /README.md: an absolute path",
+                    "docs/a.md:4: ../../x.md: outside of the tree",
+                ],
+            )
+
+    def test_a_page_that_the_book_lacks_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree(folder, docs__SUMMARY="# Summary\n- [A](a.md)\n", docs__a="# A\n", docs__sub__b="# B\n")
+            self.assertEqual(list(links.missing_pages(folder)), ["docs/SUMMARY.md:1: docs/sub/b.md is not in the book"])
+
+    def test_a_message_that_no_source_prints_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, "crates", "a", "src", "a.rs")
+            os.makedirs(os.path.dirname(source))
+            with open(source, "w", encoding="utf-8") as file:
+                file.write('bail!("no room on {node}: \\\n    free some");\n')
+            tree(folder, docs__troubleshooting="### `no room on ...: free some`\n\n### `no such message`\n")
+            self.assertEqual(list(links.stale_messages(folder)), ["docs/troubleshooting.md:3: no source has the message 'no such message'"])
+
+    def test_the_built_book_is_checked_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {
+                "index.html": '<h1 id="a">A</h1>\n<a href="b.html#b">b</a> <img src="gone.png"> <a href="#a">a</a>',
+                "b.html": '<a href="index.html#gone">a</a>',
+            }.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            told = [problem.removeprefix(folder + "/") for problem in links.dead_in_book(folder)]
+            missing = ["b.html:1: index.html#gone: no such heading", "index.html:2: b.html#b: no such heading", "index.html:2: gone.png: no such file"]
+            self.assertEqual(told, missing)
+
+
+class Preprocess(unittest.TestCase):
+    def chapter(self, path, content):
+        return {"Chapter": {"name": path, "content": content, "path": path, "sub_items": []}}
+
+    def test_links_lead_from_the_book(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree(folder, ARCHITECTURE="# Architecture\n[docs](docs/a.md#x) [models](models) [house](#rules)\n")
+            shown = self.chapter("internals/architecture.md", "<!-- shows ../../ARCHITECTURE.md -->\n# A\n")
+            page = self.chapter("a.md", "[b](sub/b.md) [architecture](../ARCHITECTURE.md#rules) [tool](../tools/setup) [far](https://x.org)\n")
+            book = {"items": ["Separator", shown, page]}
+            preprocess.processed({"root": folder, "config": {"build": {"build-dir": "build/book"}}}, book)
+            self.assertEqual(shown["Chapter"]["content"], "# Architecture\n[docs](../a.md#x) [models](../../../models) [house](#rules)\n")
+            told = "[b](sub/b.md) [architecture](internals/architecture.md#rules) [tool](../../tools/setup) [far](https://x.org)\n"
+            self.assertEqual(page["Chapter"]["content"], told)
+
+
+class Reference(unittest.TestCase):
+    def test_every_command_has_a_section(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(
+                    '#!/bin/sh\ncase "$*" in\n"help") printf "Top\\n\\nCommands:\\n  one   First\\n        more\\n  help  No\\n\\nOptions:\\n  -h  x\\n" ;;\n'
+                    '"help one") printf "One  \\n\\nCommands:\\n  two  Second\\n" ;;\n"help one two") printf "Two\\n" ;;\n*) exit 2 ;;\nesac\n'
+                )
+            os.chmod(program, os.stat(program).st_mode | stat.S_IXUSR)
+            made = reference.page(program)
+        headings = [line for line in made.splitlines() if line.startswith("#")]
+        self.assertEqual(headings, ["# Every command", "## numapilot one", "### numapilot one two"])
+        self.assertIn("```text\nOne\n\nCommands:\n  two  Second\n```\n", made)
+
+
+if __name__ == "__main__":
+    unittest.main()
