@@ -87,6 +87,16 @@ class Links(unittest.TestCase):
             tree(folder, docs__troubleshooting="### `no room on ...: free some`\n\n### `no such message`\n")
             self.assertEqual(list(links.stale_messages(folder)), ["docs/troubleshooting.md:3: no source has the message 'no such message'"])
 
+    def test_metrics_are_explained_as_they_are_served(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in links.SERVED_BY:
+                os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
+                with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+                    file.write('gauge("numapilot_a", "A"); gauge("numapilot_b", "B");\n')
+            tree(folder, docs__operating__metrics="`numapilot_a`, `numapilot_c`\n")
+            told = ["numapilot_b is served and not explained", "numapilot_c is explained and not served"]
+            self.assertEqual(list(links.differing_metrics(folder)), [f"docs/operating/metrics.md:1: {what}" for what in told])
+
     def test_the_built_book_is_checked_too(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in {
