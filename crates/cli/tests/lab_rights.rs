@@ -138,7 +138,8 @@ per-process = true
 folder = "/tmp/d/state"
 END
 "$numapilot" balance --quiet --config c.toml & daemon=$!
-until "$numapilot" ctl status --socket /tmp/d/control > /dev/null 2>&1; do kill -0 $daemon || exit 1; sleep 0.1; done
+# It answers from the moment that it listens, and knows its processes once it has looked.
+until "$numapilot" ctl status --socket /tmp/d/control 2>&1 | grep -q '^  did'; do kill -0 $daemon || exit 1; sleep 0.1; done
 ctl() { uid=$1; shift; user $uid "$numapilot" ctl "$@" --socket /tmp/d/control; }
 run status-root "$numapilot" ctl status --socket /tmp/d/control
 run status-user ctl 1002 status

@@ -1,5 +1,5 @@
-//! One client's connection, of either family, that can never hold up the server: every read and write ends by the connection's deadline or when the
-//! server stops, and a client that goes away is an error and no signal.
+//! One client's connection, of either family, that can never hold up the server: every read and write ends by the connection's deadline, a read also when
+//! the server stops (what is answered by then may still be written), and a client that goes away is an error and no signal.
 
 use std::io;
 use std::io::Read;
@@ -56,7 +56,7 @@ impl Connection {
     /// Waits until the socket is ready for `events`.
     fn wait(&self, events: libc::c_short) -> io::Result<()> {
         loop {
-            if self.stopping.load(Ordering::Relaxed) {
+            if events == libc::POLLIN && self.stopping.load(Ordering::Relaxed) {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server stops"));
             }
             let left = self.deadline.saturating_duration_since(Instant::now());

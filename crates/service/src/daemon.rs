@@ -95,6 +95,7 @@ impl Daemon {
             restored.iter().for_each(|done| journal.record(event_of(done)));
         }
         let board = Board::new();
+        board.put(Status { pid: std::process::id(), ..Status::default() });
         let health = journal.as_ref().map(Journal::health);
         let (steering, commands) = line(Arc::new(wake));
         let control = match &settings.control {

@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +59,9 @@ pub struct Visits {
     pub refused: u64,
 }
 
+/// For answers that are due when the server stops: the one to the client that stopped it, above all.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 /// Users (`None`: over TCP) and how many connections each has.
 type Present = BTreeMap<Option<u32>, usize>;
 
@@ -65,13 +69,15 @@ type Present = BTreeMap<Option<u32>, usize>;
 struct Shared {
     stopping: Arc<AtomicBool>,
     present: Mutex<Present>,
+    /// Somebody left.
+    left: Condvar,
     accepted: AtomicU64,
     refused: AtomicU64,
     limits: Limits,
     own_uid: u32,
 }
 
-/// A running server; dropping it stops it.
+/// A running server; dropping it stops it: nobody is let in and no request is read any more, and answers that are due have [`LAST_ANSWERS`] to be sent.
 #[derive(Debug)]
 pub struct Server {
     address: Address,
@@ -106,6 +112,7 @@ impl Server {
         let shared = Arc::new(Shared {
             stopping: Arc::default(),
             present: Mutex::default(),
+            left: Condvar::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             limits,
@@ -148,6 +155,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.shared.wait_until_alone(LAST_ANSWERS);
     }
 }
 
@@ -301,6 +309,12 @@ impl Shared {
                 present.remove(&user);
             }
         }
+        self.left.notify_all();
+    }
+
+    fn wait_until_alone(&self, time: Duration) {
+        let present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.left.wait_timeout_while(present, time, |present| !present.is_empty());
     }
 }
 
@@ -343,6 +357,30 @@ mod tests {
         assert!(error.contains("another process listens"), "{error}");
         drop(server);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_is_due_when_the_server_stops_arrives() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (asked, was_asked) = std::sync::mpsc::channel();
+        let slow = move |connection: &mut Connection| {
+            connection.read_exact(&mut [0]).unwrap();
+            asked.send(()).unwrap();
+            thread::sleep(Duration::from_millis(200));
+            connection.write_all(b"stopped").unwrap();
+            assert!(connection.read(&mut [0]).is_err(), "no further request");
+        };
+        let server = Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), slow).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"x").unwrap();
+        was_asked.recv().unwrap();
+        let begun = Instant::now();
+        drop(server);
+        assert!(begun.elapsed() >= Duration::from_millis(100), "it waited for its client");
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, b"stopped");
     }
 
     #[test]
@@ -395,6 +433,7 @@ mod tests {
         let shared = Shared {
             stopping: Arc::default(),
             present: Mutex::default(),
+            left: Condvar::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             limits: Limits { connections: 8, connections_per_user: 4, time: Duration::from_secs(1) },

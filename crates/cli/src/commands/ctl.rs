@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use numapilot_pilot::status::State;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -61,6 +62,10 @@ fn show(socket: &Path, json: bool, look: Look) -> Result<()> {
 
 fn text(report: &Report, look: Look) -> String {
     let status = &report.pilot;
+    if status.state == State::Starting {
+        let starting = look.strong(status.state.name());
+        return format!("{starting}, process {}: no figures yet; ask again in a moment\n", status.pid);
+    }
     let because = if status.because.is_empty() { String::new() } else { format!(" ({})", clean(&status.because)) };
     let dry = if status.dry_run { ", dry run" } else { "" };
     let mut out = format!(
