@@ -45,14 +45,18 @@ enum Held {
     Nothing,
 }
 
-// The pilot rests after a change that did not help, for longer each time. Simulated, pages of `shared` were uneven after 10 s in three of twelve recordings,
-// and even after 16; in the guest they were uneven after 5 and 7 s and even after 9.
+// The pilot rests after a change that did not help, for longer each time, and a change that helps little may look as if it did not: four threads burden no
+// controller much, whatever the spread. Simulated, pages of `shared` were uneven after 10 s in three of twelve recordings and after 30 s in one of about
+// twenty; in the guest they were uneven after 5 and 7 s and even after 9. So where one recording ends uneven, two more have to end even.
 const CASES: [Case; 4] = [
     Case { program: "remote", turns: 60, simulated_s: Some("10"), guest_s: 5, held: Held::Pages },
     Case { program: "nothing", turns: 60, simulated_s: Some("10"), guest_s: 4, held: Held::Pages },
     Case { program: "phases", turns: 600, simulated_s: None, guest_s: 9, held: Held::Nothing },
     Case { program: "shared", turns: 15, simulated_s: Some("30"), guest_s: 11, held: Held::Counts },
 ];
+
+/// Of [`Held::Counts`]: the least that counts by node have in common.
+const EVEN: f64 = 0.8;
 
 /// Where each page of the program's memory is; `None`: nobody knows.
 type Placement = Vec<Option<usize>>;
@@ -164,8 +168,13 @@ fn a_policy_places_the_same_pages_simulated_and_on_a_real_kernel() {
             if policy.starts_with("pilot") && case.held == Held::Pages && same < 0.8 {
                 missed.push(format!("{}: {same:.3}", case.program));
             }
-            if policy.starts_with("pilot") && case.held == Held::Counts && counts < 0.8 {
-                missed.push(format!("{}, by counts: {counts:.3}", case.program));
+            if policy.starts_with("pilot") && case.held == Held::Counts && counts < EVEN {
+                let further = || by_counts(&self::simulated(folder.path(), case)[policy], other);
+                let further = [further(), further()];
+                eprintln!("{}, {policy}: two more recordings: {further:.3?} by counts", case.program);
+                if further.iter().any(|counts| *counts < EVEN) {
+                    missed.push(format!("{}, by counts: {counts:.3}, then {further:.3?}", case.program));
+                }
             }
         }
     }
