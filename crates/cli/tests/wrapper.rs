@@ -347,3 +347,46 @@ fn a_compiler_that_leads_back_to_the_wrapper_is_refused_and_not_asked_for_ever()
     let starts = std::fs::read_to_string(folder.path().join("starts")).expect("it was started").lines().count();
     assert!(starts < 50, "{starts} starts");
 }
+
+/// Loads a library and calls its functions, without being instrumented itself: what Python does with its extensions.
+const HOST: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words) {
+    void *library = dlopen(words[1], atoi(words[2]) ? RTLD_NOW | RTLD_GLOBAL : RTLD_NOW);
+    if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 2;
+    void (*fill)(double *, long) = (void (*)(double *, long))dlsym(library, "fill");
+    double (*sum)(const double *, long) = (double (*)(const double *, long))dlsym(library, "sum");
+    long n = 1 << 21;
+    double *table = malloc(n * sizeof *table), total = 0;
+    fill(table, n);
+    for (int k = 0; k < 4; k++) total += sum(table, n);
+    printf("%g\n", total);
+    if (atoi(words[3])) dlclose(library);
+    free(malloc(1 << 20));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_library_that_a_program_without_call_outs_loads_is_recorded() {
+    let folder = scratch();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("part.c"), PART).expect("written");
+    fs::write(path("host.c"), HOST).expect("written");
+    let mut library = numapilot(&["cc", "-O2", "-g", "-shared", "-fPIC", "part.c", "-o", "part.so"]);
+    finish(library.current_dir(folder.path())).succeeded();
+    let mut host = Command::new("gcc");
+    finish(host.args(["-O2", "-g", "host.c", "-o", "host", "-ldl"]).current_dir(folder.path())).succeeded();
+    for (global, close) in [("0", "0"), ("0", "1"), ("1", "0")] {
+        let trace = path("t.numatrace");
+        let command = format!("{} {} {global} {close}", path("host").display(), path("part.so").display());
+        let options = ["--machine", "opteron-8385", "--engine", "instrument"];
+        let ran = record(&trace, &options, Path::new("/bin/sh"), &["-c", &command]).succeeded();
+        assert_eq!(ran.stdout.trim(), "2.93601e+07", "{}", ran.stderr);
+        let found = report_json(&trace, &[]);
+        let accesses = number(&found, "/headline/totals/accesses/value");
+        assert!(accesses > SWEPT, "global {global}, closed {close}: {accesses}");
+    }
+}

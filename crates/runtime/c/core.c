@@ -78,15 +78,22 @@ static struct np_slot *attach_for_callouts(void) {
     return np_self();
 }
 
+NP_EXPORT struct np_callouts_abi numapilot_tracker_callouts = {.version = NP_CALLOUTS_ABI};
+
+static void fill_in(struct np_callouts_abi *table) {
+    table->miss = np_access_miss;
+    table->range = np_access_range;
+    table->acquire = np_acquire;
+    table->release = np_release;
+    table->rmw = np_rmw;
+    table->attach = attach_for_callouts;
+}
+
 static void meet_callouts(void) {
+    fill_in(&numapilot_tracker_callouts);
     struct np_callouts_abi *found = dlsym(RTLD_DEFAULT, NP_CALLOUTS_SYMBOL);
     if (found == NULL || found->version != NP_CALLOUTS_ABI || found->slot_location == NULL) return;
-    found->miss = np_access_miss;
-    found->range = np_access_range;
-    found->acquire = np_acquire;
-    found->release = np_release;
-    found->rmw = np_rmw;
-    found->attach = attach_for_callouts;
+    fill_in(found);
     callouts = found;
 }
 

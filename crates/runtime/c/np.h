@@ -203,5 +203,9 @@ struct np_planner_abi {
 #define NP_PLANNER_ABI 1u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
+/* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there
+ * when the tracker looked, and one in a library that may be unloaded again is none to keep. Its slot_location stays NULL: these call-outs ask for the
+ * slot each time. */
+#define NP_TRACKER_SYMBOL "numapilot_tracker_callouts"
 
 #endif
