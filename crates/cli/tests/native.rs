@@ -72,11 +72,13 @@ fn a_program_that_computes_is_priced_as_one() {
     };
     let (before, after) = (price(&charged), price(&anchored));
     assert_eq!(own_work(&before), (1.0, 0.5, 2.0), "as charged");
-    // How its accesses hang together was recorded: what cores make of it is open, not the number itself.
+    // How its accesses hang together was recorded: what cores make of it is open, not the number itself. The model knows its cores.
     let sources = before["uncertainty"]["sources"].as_array().expect("sources");
     let is_open = |place: &str| sources.iter().any(|source| source["place"] == place);
-    assert!(is_open("program.overlap") && is_open("core.window_instructions") && is_open("core.outstanding_misses"));
-    assert!(!is_open("program.scattered_outstanding"), "{sources:?}");
+    assert!(is_open("program.overlap") && is_open("program.streamed_outstanding"), "{sources:?}");
+    for known in ["core.window_instructions", "core.outstanding_misses", "program.scattered_outstanding"] {
+        assert!(!is_open(known), "{known}: {sources:?}");
+    }
     let (taken, low, high) = own_work(&after);
     // Twenty divisions of a dozen cycles or more for each access, where two cycles are charged.
     assert!(low > 2.0 && low < taken && taken < high, "{taken} of {low} to {high}");

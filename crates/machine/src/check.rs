@@ -30,6 +30,8 @@ pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
 pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
 pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
 pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
+/// Of a core's window of instructions.
+pub const CORE_WINDOW: (f64, f64) = (1.0, 100_000.0);
 
 /// Checks everything but connectedness, which needs the routes.
 pub fn parts(parts: &MachineParts) -> Result<(), Problem> {
@@ -40,6 +42,7 @@ pub fn parts(parts: &MachineParts) -> Result<(), Problem> {
     routes(parts, &nodes)?;
     matrices(parts)?;
     traffic(parts)?;
+    core(parts)?;
     if let Some(clock) = parts.clock_mhz {
         within("clock_mhz", "the clock", clock, CLOCK_MHZ_MIN, CLOCK_MHZ_MAX, "MHz")?;
     }
@@ -274,6 +277,31 @@ fn traffic(parts: &MachineParts) -> Result<(), Problem> {
     for (name, unit, value, (min, max)) in figures {
         if let Some(value) = value {
             within(&format!("traffic.{name}"), "the value", value, min, max, unit)?;
+        }
+    }
+    Ok(())
+}
+
+fn core(parts: &MachineParts) -> Result<(), Problem> {
+    let given = &parts.core;
+    let figures = [
+        ("window_instructions", "instructions", given.window_instructions, CORE_WINDOW),
+        ("outstanding_misses", "misses", given.outstanding_misses, OUTSTANDING),
+    ];
+    for (name, unit, bounded, (min, max)) in figures {
+        let Some(bounded) = bounded else { continue };
+        let place = format!("core.{name}");
+        for (what, value) in [
+            ("the value", bounded.value),
+            ("a bound of its range", bounded.low),
+            ("a bound of its range", bounded.high),
+        ] {
+            within(&place, what, value, min, max, unit)?;
+        }
+        if !(bounded.low <= bounded.value && bounded.value <= bounded.high) {
+            let what =
+                format!("its range {} to {} does not hold its value {}", bounded.low, bounded.high, bounded.value);
+            return Err(Problem::new(place, what, "give the least and the most that it may be"));
         }
     }
     Ok(())

@@ -216,6 +216,54 @@ pub struct TrafficFigures {
     pub stride_outstanding_loaded: Option<f64>,
 }
 
+/// A figure with the least and the most that it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bounded {
+    /// What the description takes.
+    pub value: f64,
+    /// The least that it may be: the value itself where it is known.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// How far one core overlaps memory accesses. `None` where nobody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoreFigures {
+    /// Instructions that it looks ahead while it waits: its reorder buffer.
+    pub window_instructions: Option<Bounded>,
+    /// Misses of its first-level cache that it keeps outstanding, at most.
+    pub outstanding_misses: Option<Bounded>,
+}
+
+impl CoreFigures {
+    /// Loads and stores among instructions: about 38 % of those of integer and floating-point programs.
+    pub const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
+    /// Where nobody says: between K10's 72 and Skylake's 224 (the geometric mean). Cores of today look further.
+    const WINDOW: Bounded = Bounded { value: 128.0, low: 72.0, high: 224.0 };
+    /// Where nobody says: the registers for misses of the same two. Cores of today have more.
+    const MISSES: Bounded = Bounded { value: 10.0, low: 8.0, high: 12.0 };
+
+    /// Instructions that a core looks ahead, by the description or as most cores do.
+    #[must_use]
+    pub fn window(&self) -> Bounded {
+        self.window_instructions.unwrap_or(Self::WINDOW)
+    }
+
+    /// Misses that a core keeps outstanding at most, by the description or as most cores do.
+    #[must_use]
+    pub fn misses(&self) -> Bounded {
+        self.outstanding_misses.unwrap_or(Self::MISSES)
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == CoreFigures::default()
+    }
+}
+
 /// A number or a few words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::check;
 use crate::error::{MachineError, Problem};
 use crate::hardware::{
-    Cache, CacheKind, Coherence, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures,
+    Cache, CacheKind, Coherence, CoreFigures, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing,
+    TrafficFigures,
 };
 use crate::ids::{CpuId, LinkId, NodeId};
 use crate::parts::MachineParts;
@@ -178,6 +179,7 @@ impl Machine {
         parts.routing = model.parts.routing;
         parts.routes.clone_from(&model.parts.routes);
         parts.traffic = model.parts.traffic;
+        parts.core = model.parts.core;
         parts.unknowns.clone_from(&model.parts.unknowns);
         parts.coherence = model.parts.coherence;
         Self::try_from(parts)
@@ -241,6 +243,11 @@ impl Machine {
     /// Whether every miss sends probes to all nodes; `None` where unknown.
     pub fn broadcasts_probes(&self) -> Option<bool> {
         self.parts.coherence.map(|c| c == Coherence::Broadcast)
+    }
+
+    /// How far its cores overlap memory accesses.
+    pub fn core(&self) -> &CoreFigures {
+        &self.parts.core
     }
 
     /// What the description tells the traffic model.

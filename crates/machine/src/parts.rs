@@ -3,7 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::{Cache, Coherence, Cpu, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures};
+use crate::hardware::{
+    Cache, Coherence, CoreFigures, Cpu, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures,
+};
 use crate::ids::{LinkId, NodeId};
 use crate::unknowns::Unknown;
 
@@ -31,6 +33,9 @@ pub struct MachineParts {
     /// Not in the machines of older traces.
     #[serde(default)]
     pub traffic: TrafficFigures,
+    /// Not in the machines of older traces.
+    #[serde(default, skip_serializing_if = "CoreFigures::is_empty")]
+    pub core: CoreFigures,
     pub figures: Vec<Figure>,
     /// Not in the machines of older traces.
     #[serde(default)]

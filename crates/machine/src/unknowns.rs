@@ -96,6 +96,9 @@ impl Machine {
         let mut parts = self.parts().clone();
         let is_same = |unknown: &&Unknown| unknown.subject.figures(model.parts()) == unknown.subject.figures(&parts);
         parts.unknowns = model.unknowns().iter().filter(is_same).cloned().collect();
+        if parts.core.is_empty() {
+            parts.core = model.parts().core;
+        }
         Machine::try_from(parts).unwrap_or(self)
     }
 

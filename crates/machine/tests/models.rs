@@ -256,6 +256,32 @@ fn the_documented_example_is_a_model() {
 }
 
 #[test]
+fn how_far_a_core_overlaps_is_read_bounded_and_kept() {
+    for name in numapilot_machine::builtin_names() {
+        let core = *Machine::load(name).unwrap().core();
+        assert!(core.window_instructions.is_some() && core.outstanding_misses.is_some(), "{name}");
+    }
+    let text = OPTERON.split("\n[core]").next().unwrap();
+    let with = |line: &str| Machine::from_model_text(&format!("{text}\n[core]\n{line}\n"), "m.toml");
+    let unknown = *with("").unwrap().core();
+    assert!(unknown.is_empty());
+    assert_eq!((unknown.window().value, unknown.misses().low, unknown.misses().high), (128.0, 8.0, 12.0));
+    let known = with("outstanding_misses = { value = 20, source = \"a guess\", range = [18, 22.5] }").unwrap();
+    let misses = known.core().misses();
+    assert_eq!((misses.low, misses.value, misses.high), (18.0, 20.0, 22.5));
+    let exact = with("window_instructions = { value = 512, source = \"a manual\" }").unwrap().core().window();
+    assert_eq!((exact.low, exact.high), (512.0, 512.0), "without a range it is known");
+    let kept: Machine = serde_json::from_str(&serde_json::to_string(&known).unwrap()).unwrap();
+    assert_eq!(kept, known);
+    let error = with("outstanding_misses = { value = 0, source = \"a guess\" }").unwrap_err().to_string();
+    assert!(error.contains("core.outstanding_misses") && error.contains("m.toml"), "{error}");
+    let error =
+        with("window_instructions = { value = 9, source = \"a guess\", range = [1, 8] }").unwrap_err().to_string();
+    assert!(error.contains("does not hold its value 9"), "{error}");
+    assert!(with("reorder_buffer = { value = 9, source = \"a guess\" }").is_err());
+}
+
+#[test]
 fn figures_for_the_traffic_model_are_read_and_bounded() {
     let figures = *Machine::load("x1-32xlarge").unwrap().traffic();
     assert!(figures.controller_efficiency.is_some() && figures.stream_outstanding.is_some());

@@ -1,4 +1,4 @@
-// The two loops whose every step waits for the one before: a chase through memory, and a spin in a register.
+// Loops whose every step waits for the one before: a chase through memory, several chases side by side, and a spin in a register.
 #include "dispatch.h"
 
 #define TIMES_4(X) X X X X
@@ -14,6 +14,16 @@ void *np_chase(void *start, size_t loads) {
         TIMES_100(p = (void **)*p;)
     }
     return (void *)p;
+}
+
+// Each chain's load waits for that chain's last one only; the processor overlaps as many chains as it can.
+void np_chase_many(void **ends, size_t rounds) {
+    void *p[NP_CHAINS];
+    for (int chain = 0; chain < NP_CHAINS; chain++) p[chain] = ends[chain];
+    for (size_t done = 0; done < rounds; done++) {
+        for (int chain = 0; chain < NP_CHAINS; chain++) p[chain] = *(void **)p[chain];
+    }
+    for (int chain = 0; chain < NP_CHAINS; chain++) ends[chain] = p[chain];
 }
 
 // An exclusive or with a register: one cycle on every processor we know, and none that renames it away (as newer ones do with small additions).

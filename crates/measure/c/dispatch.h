@@ -14,6 +14,11 @@ double np_run_kernel(enum np_isa isa, enum np_kernel kernel, double *a, double *
 void *np_chase(void *start, size_t loads);
 enum { NP_CHASE_UNROLL = 100 };
 
+// The same of NP_CHAINS chains at once, `rounds` steps of each; `ends` says where they are, before and after. More chains than any core keeps misses
+// outstanding, and few enough that the instructions between two loads of one chain fit into the reorder buffers of today.
+enum { NP_CHAINS = 32 };
+void np_chase_many(void **ends, size_t rounds);
+
 // `steps` dependent one-cycle operations: its time is the core's clock, whatever memory does.
 unsigned long np_spin(unsigned long steps);
 enum { NP_SPIN_UNROLL = 64 };

@@ -195,6 +195,7 @@ unsafe extern "C" {
     fn np_isa_works(isa: i32) -> i32;
     fn np_run_kernel(isa: i32, kernel: i32, a: *mut f64, b: *mut f64, c: *mut f64, count: usize, q: f64) -> f64;
     fn np_chase(start: *mut libc::c_void, loads: usize) -> *mut libc::c_void;
+    fn np_chase_many(ends: *mut *mut libc::c_void, rounds: usize);
     fn np_spin(steps: libc::c_ulong) -> libc::c_ulong;
 }
 
@@ -202,6 +203,8 @@ unsafe extern "C" {
 pub const CHUNK: usize = 128;
 /// Loads per turn of the chase's loop (`NP_CHASE_UNROLL`).
 pub const CHASE_UNROLL: usize = 100;
+/// Chains of a chase side by side (`NP_CHAINS`).
+pub const CHAINS: usize = 32;
 /// Steps per turn of the spin's loop (`NP_SPIN_UNROLL`).
 pub const SPIN_UNROLL: usize = 64;
 
@@ -285,6 +288,15 @@ impl Expected {
 pub unsafe fn chase(start: *mut libc::c_void, loads: usize) -> *mut libc::c_void {
     // SAFETY: as the caller promises.
     unsafe { np_chase(start, loads) }
+}
+
+/// Follows [`CHAINS`] chains at once, `rounds` pointers of each, from `ends` on, which then says where they are.
+///
+/// # Safety
+/// As of [`chase`], of each chain.
+pub unsafe fn chase_many(ends: &mut [*mut libc::c_void; CHAINS], rounds: usize) {
+    // SAFETY: as the caller promises; the array has as many entries as the C side takes.
+    unsafe { np_chase_many(ends.as_mut_ptr(), rounds) }
 }
 
 /// Takes one core cycle per step (rounded up to a multiple of [`SPIN_UNROLL`]).
@@ -381,6 +393,21 @@ mod tests {
     fn triad_counts_as_stream_counts_and_moves_a_third_more() {
         assert_eq!((Kernel::Triad.bytes_per_element(), Kernel::Triad.traffic_per_element()), (24, 32));
         assert_eq!((Kernel::TriadNt.bytes_per_element(), Kernel::TriadNt.traffic_per_element()), (24, 24));
+    }
+
+    #[test]
+    fn chains_side_by_side_end_where_each_alone_would() {
+        let mut ring: Vec<*mut libc::c_void> = vec![std::ptr::null_mut(); 37];
+        let base = ring.as_mut_ptr();
+        for (index, slot) in ring.iter_mut().enumerate() {
+            *slot = base.wrapping_add((index + 5) % 37).cast();
+        }
+        let mut ends: [*mut libc::c_void; CHAINS] = std::array::from_fn(|chain| base.wrapping_add(chain).cast());
+        // SAFETY: a ring of 37.
+        unsafe { chase_many(&mut ends, 11) };
+        for (chain, end) in ends.into_iter().enumerate() {
+            assert_eq!(end, base.wrapping_add((chain + 55) % 37).cast(), "chain {chain}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use numapilot_machine::CpuId;
 
 use crate::disturbance::{Watch, involuntary_switches};
 use crate::error::MeasureError;
-use crate::kernels::{CHASE_UNROLL, chase};
+use crate::kernels::{CHAINS, CHASE_UNROLL, chase, chase_many};
 use crate::order::Ring;
 use crate::pin::pin;
 use crate::results::{Figure, Walk};
@@ -31,6 +31,7 @@ const BASE_PAGE: usize = 4096;
 pub struct Chase {
     start: *mut libc::c_void,
     slots: u64,
+    slot_bytes: usize,
 }
 
 // SAFETY: a thread that is handed the chase only reads the ring, which nobody writes while it exists: `lay` borrows the memory for its life, by contract of
@@ -96,7 +97,7 @@ impl Chase {
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })?;
-        Ok(Chase { start: base.cast(), slots })
+        Ok(Chase { start: base.cast(), slots, slot_bytes })
     }
 
     /// A slot of the ring.
@@ -109,20 +110,79 @@ impl Chase {
     /// # Errors
     /// The CPU is gone.
     pub fn time(&self, cpu: CpuId, time: Duration) -> Result<Figure, MeasureError> {
-        std::thread::scope(|scope| {
-            let runner = scope.spawn(|| {
-                pin(cpu)?;
-                let mut runner = Runner::new(self);
-                let watch = Watch::begin(cpu);
-                let values = runner.repetitions(time);
-                let disturbance = watch.end();
-                Figure::of(&undisturbed(&values), Better::Low, disturbance)
-            });
-            match runner.join() {
-                Ok(figure) => figure,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+        timed(cpu, || {
+            let mut runner = Runner::new(self);
+            (Watch::begin(cpu), runner.repetitions(time))
         })
+    }
+
+    /// Chases [`CHAINS`] chains side by side on a CPU for this long; nanoseconds per load. The chains are stretches of the one ring, far apart.
+    ///
+    /// # Errors
+    /// The CPU is gone.
+    pub fn time_side_by_side(&self, cpu: CpuId, time: Duration) -> Result<Figure, MeasureError> {
+        timed(cpu, || {
+            let mut chains = SideBySide::new(self);
+            (Watch::begin(cpu), repetitions(|| chains.step(), time))
+        })
+    }
+}
+
+/// A figure of repetitions on a CPU; `work` begins the watch when it has warmed up.
+fn timed(cpu: CpuId, work: impl FnOnce() -> (Watch, Vec<(f64, bool)>) + Send) -> Result<Figure, MeasureError> {
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(move || {
+            pin(cpu)?;
+            let (watch, values) = work();
+            Figure::of(&undisturbed(&values), Better::Low, watch.end())
+        });
+        match runner.join() {
+            Ok(figure) => figure,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Repetitions for this long, but enough of them; whether this thread lost its CPU meanwhile is told with each.
+fn repetitions(mut step: impl FnMut() -> f64, time: Duration) -> Vec<(f64, bool)> {
+    let end = Instant::now() + time;
+    let mut values = Vec::new();
+    let mut switches = involuntary_switches();
+    while values.len() < REPETITIONS_MIN || Instant::now() < end {
+        let ns = step();
+        let now = involuntary_switches();
+        values.push((ns, now != switches));
+        switches = now;
+    }
+    values
+}
+
+/// Chains side by side, under way on the calling thread.
+struct SideBySide {
+    ends: [*mut libc::c_void; CHAINS],
+    rounds: usize,
+}
+
+impl SideBySide {
+    /// Finds how many rounds a repetition needs.
+    fn new(chase: &Chase) -> SideBySide {
+        let start_of = |chain: usize| {
+            let slot = chain as u64 * chase.slots / CHAINS as u64;
+            chase.start.cast::<u8>().wrapping_add(slot as usize * chase.slot_bytes).cast()
+        };
+        let mut chains = SideBySide { ends: std::array::from_fn(start_of), rounds: PROBE_LOADS / CHAINS };
+        let ns = (0..PROBES).map(|_| chains.step()).fold(f64::INFINITY, f64::min);
+        let rounds = REPETITION.as_nanos() as f64 / (ns.max(0.05) * CHAINS as f64);
+        chains.rounds = (rounds as usize).clamp(1, 1 << 22);
+        chains
+    }
+
+    /// One repetition; nanoseconds per load.
+    fn step(&mut self) -> f64 {
+        let start = Instant::now();
+        // SAFETY: each end is a slot of the ring that `Chase::lay` made (a multiple of its slots below their number), and so is every one after it.
+        unsafe { chase_many(&mut self.ends, self.rounds) };
+        start.elapsed().as_nanos() as f64 / (self.rounds * CHAINS) as f64
     }
 }
 
@@ -158,16 +218,7 @@ impl Runner {
 
     /// Repetitions for this long, but enough of them; whether this thread lost its CPU meanwhile is told with each.
     pub fn repetitions(&mut self, time: Duration) -> Vec<(f64, bool)> {
-        let end = Instant::now() + time;
-        let mut values = Vec::new();
-        let mut switches = involuntary_switches();
-        while values.len() < REPETITIONS_MIN || Instant::now() < end {
-            let ns = self.step();
-            let now = involuntary_switches();
-            values.push((ns, now != switches));
-            switches = now;
-        }
-        values
+        repetitions(|| self.step(), time)
     }
 
     /// Loads of a repetition.
@@ -195,6 +246,8 @@ mod tests {
             let figure = chase.time(cpu, Duration::from_millis(10)).expect("a time");
             assert!(figure.spread.repetitions >= REPETITIONS_MIN);
             assert!((0.1..1000.0).contains(&figure.best()), "{walk:?}: {figure:?}");
+            let many = chase.time_side_by_side(cpu, Duration::from_millis(10)).expect("a time");
+            assert!(many.spread.repetitions >= REPETITIONS_MIN && many.best() > 0.01, "{walk:?}: {many:?}");
         }
     }
 

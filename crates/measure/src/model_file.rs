@@ -49,6 +49,7 @@ pub fn model_text(machine: &Machine, results: &Results, calibration: &Calibratio
         );
     }
     distances(&mut out, machine);
+    core(&mut out, results);
     traffic(&mut out, calibration);
     out
 }
@@ -200,6 +201,17 @@ fn distances(out: &mut String, machine: &Machine) {
             }
         }
     }
+}
+
+fn core(out: &mut String, results: &Results) {
+    let Some(overlap) = &results.overlap else { return };
+    let source = format!("measured: {} random chases on one core, against one", overlap.chains);
+    let [value, low, high] = [overlap.outstanding, overlap.range.0, overlap.range.1].map(round);
+    let (source, low, high) = (quoted(&source), low.min(value), high.max(value));
+    let _ = writeln!(
+        out,
+        "\n[core]\noutstanding_misses = {{ value = {value}, source = {source}, range = [{low}, {high}] }}"
+    );
 }
 
 fn traffic(out: &mut String, calibration: &Calibration) {

@@ -130,6 +130,35 @@ pub struct LatencyCell {
     pub ns: Figure,
 }
 
+/// How many misses a core keeps outstanding: a random chase beside several of them on one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overlap {
+    /// Node of the CPU and of the memory.
+    pub from: NodeId,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Chains that went side by side.
+    pub chains: usize,
+    /// Nanoseconds per load, of all chains.
+    pub ns: Figure,
+    /// Loads outstanding on average: the latency of one chain alone over these nanoseconds (Little's law).
+    pub outstanding: f64,
+    /// Least and most that follow from the 95 % intervals of both.
+    pub range: (f64, f64),
+}
+
+impl Overlap {
+    /// From the same core's latency with one chain.
+    pub(crate) fn of(alone: &LatencyCell, chains: usize, ns: Figure) -> Overlap {
+        let ratio = |latency: f64, each: f64| (latency / each.max(1e-3)).max(1.0);
+        let (one, all) = (&alone.ns.spread, &ns.spread);
+        let outstanding = ratio(one.best, all.best);
+        let ends = [ratio(one.low, all.high), ratio(one.high, all.low), outstanding];
+        let (low, high) = ends.iter().fold((f64::MAX, 0.0_f64), |(low, high), end| (low.min(*end), high.max(*end)));
+        Overlap { from: alone.from, cpu: alone.cpu, chains, ns, outstanding, range: (low, high) }
+    }
+}
+
 /// One size of a staircase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StairPoint {
@@ -276,6 +305,9 @@ pub struct Results {
     pub large_share: Option<f64>,
     /// Latencies.
     pub latency: Vec<LatencyCell>,
+    /// Misses that a core keeps outstanding; `None` where they were not measured.
+    #[serde(default)]
+    pub overlap: Option<Overlap>,
     /// Staircases.
     pub caches: Vec<Staircase>,
     /// Bandwidths.

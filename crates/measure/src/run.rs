@@ -10,14 +10,16 @@ use crate::caches::climb;
 use crate::disturbance::clock_hz;
 use crate::error::MeasureError;
 use crate::handoff;
-use crate::kernels::{Isa, Kernel};
+use crate::kernels::{CHAINS, Isa, Kernel};
 use crate::latency::Chase;
 use crate::loaded::{Chaser, Neighbours, curve};
 use crate::options::{Options, Pages};
 use crate::permit::Permit;
 use crate::plan::{Group, Plan, Step, Task};
 use crate::region::{Region, Wanted};
-use crate::results::{BandwidthCell, Curve, Handoff, Host, LatencyCell, Results, Staircase, Target, VERSION, Walk};
+use crate::results::{
+    BandwidthCell, Curve, Handoff, Host, LatencyCell, Overlap, Results, Staircase, Target, VERSION, Walk,
+};
 
 /// A busy machine may take this many times as long as planned; past that, only what everything else needs is measured.
 const LATE: u32 = 3;
@@ -216,7 +218,22 @@ impl Runner<'_> {
         let found = chase.time(cpu, step.time);
         if let Some(ns) = self.keep(&what, found)? {
             let (target, bytes) = (target.clone(), bytes as u64);
-            self.results.latency.push(LatencyCell { from, cpu, target, walk, bytes, ns });
+            let alone = LatencyCell { from, cpu, target, walk, bytes, ns };
+            self.overlap(step, &alone, chase)?;
+            self.results.latency.push(alone);
+        }
+        Ok(())
+    }
+
+    /// Several chases at once, on the first core whose own memory is chased through at random: cores are taken to be alike.
+    fn overlap(&mut self, step: &Step, alone: &LatencyCell, chase: &Chase) -> Result<(), MeasureError> {
+        let is_local = alone.target.node() == Some(alone.from);
+        if self.results.overlap.is_some() || !is_local || matches!(alone.walk, Walk::Strided(_)) {
+            return Ok(());
+        }
+        let found = chase.time_side_by_side(alone.cpu, step.time / 2);
+        if let Some(ns) = self.keep(&format!("misses outstanding on CPU {}", alone.cpu), found)? {
+            self.results.overlap = Some(Overlap::of(alone, CHAINS, ns));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 
 use numapilot_machine::Bind;
 use numapilot_machine::Cache;
+use numapilot_machine::CoreFigures;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -28,12 +29,6 @@ const DEFAULT_L1_BYTES: u64 = 32 << 10;
 const DEFAULT_L2_BYTES: u64 = 512 << 10;
 const DEFAULT_L2_CYCLES: f64 = 14.0;
 const DEFAULT_L3_CYCLES: f64 = 45.0;
-/// Instructions that a core looks ahead while it waits for memory: between K10's 72 and Skylake's 224 (the geometric mean). `crates/insight` varies it.
-const WINDOW_INSTRUCTIONS: f64 = 128.0;
-/// Loads and stores among them.
-const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
-/// Misses that a core keeps outstanding, at most: registers for them, of which K10 has 8 and Skylake 12.
-const OUTSTANDING_MISSES: u32 = 10;
 /// Tags of all L3 caches together may take this much of the arena.
 const MAX_L3_TAG_BYTES: u64 = 1 << 30;
 
@@ -100,8 +95,8 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
     config.window_cycles = u32::try_from(window.max(1)).unwrap_or(u32::MAX);
     // An emulator counts instructions: what they cost is charged by them.
     config.cycles_per_access_q8 = if engine == Engine::Emulate { 0 } else { options.cycles_per_access_q8 };
-    config.core_window = round_u32(WINDOW_INSTRUCTIONS * ACCESSES_PER_INSTRUCTION);
-    config.core_misses = OUTSTANDING_MISSES;
+    config.core_window = round_u32(machine.core().window().value * CoreFigures::ACCESSES_PER_INSTRUCTION).max(1);
+    config.core_misses = round_u32(machine.core().misses().value).max(1);
     config.max_stack_depth = options.max_stack_depth;
     config.line_sampling = if engine.is_simulated() { options.line_sampling } else { 1 };
     fill_cpus(&mut config, machine, &layout)?;

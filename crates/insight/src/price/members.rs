@@ -3,7 +3,7 @@
 //! A member has a value for each unknown: the machine's ([`numapilot_traffic::unknowns`]), and how the program's cores work between their memory accesses
 //! ([`Core`]). Ranges come from published figures and from what processors can do; none is fitted to a program. `docs/patterns.md`, "Interval", has them.
 
-use numapilot_machine::{Machine, Unknown};
+use numapilot_machine::{Bounded, CoreFigures, Machine, Unknown};
 use numapilot_traffic::{MemorySystem, TrafficError, latin_hypercube, unknowns};
 
 use crate::usage::Usage;
@@ -26,18 +26,14 @@ const OWN_WORK: (f64, f64) = (0.5, 2.0);
 /// Scattered accesses that are outstanding at a time while a core waits, where the recording does not tell how they hang together (before format 1.2). 1 where
 /// each address comes from the last; more where they are independent, as far as the window of instructions and the registers for misses reach.
 const SCATTERED: (f64, f64) = (1.0, 4.0);
-/// Instructions that a core looks ahead while it waits: K10's and Skylake's reorder buffers.
-const WINDOW: (f64, f64) = (72.0, 224.0);
-/// Misses that it keeps outstanding at most: the registers for misses of the same two. Cores of today have more.
-const MISSES: (f64, f64) = (8.0, 12.0);
 /// What of the overlap so found there is. Less than all: an address made of an index that was just loaded looks as if it came from nowhere, and a mispredicted
 /// branch ends what a core looks ahead. An estimate.
 const OVERLAP: (f64, f64) = (0.4, 1.0);
-/// Loads and stores among instructions, as for [`OWN_WORK`].
-const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
 /// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on
 /// a loaded machine to 17 on an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
+/// What simulated clocks charge for them (`STREAM_SHARE` of `crates/runtime/c/filter.c`).
+const STREAMED_CHARGED: f64 = 8.0;
 /// Turns that a member takes, about.
 const MEMBER_TURNS: usize = 2;
 
@@ -63,39 +59,43 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The one that prices are of: as charged, or as native runs have it.
-    pub fn nominal(usage: &Usage) -> Core {
-        Core::of(&cores(usage).iter().map(|open| open.value).collect::<Vec<f64>>())
+    /// The one that prices are of: as the machine's description has it, and native runs.
+    pub fn nominal(machine: &Machine, usage: &Usage) -> Core {
+        let values: Vec<f64> = cores(machine, usage).iter().map(|open| open.value).collect();
+        Core::of_values(&values, usage)
     }
 
-    /// What simulated clocks charge.
-    const CHARGED: Core = Core { own: 1.0, scattered: 1.0, streamed: 8.0, window: 128.0, misses: 10.0, overlap: 1.0 };
+    /// What the simulated clock charged.
+    fn charged(usage: &Usage) -> Core {
+        let (window, misses) = usage.charged_core;
+        Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window, misses, overlap: 1.0 }
+    }
 
     /// The core whose unknowns, in the order of [`cores`], have these values.
-    fn of(values: &[f64]) -> Core {
+    fn of_values(values: &[f64], usage: &Usage) -> Core {
+        let charged = Core::charged(usage);
         match *values {
-            [own, streamed, window, misses, overlap] => {
-                Core { own, streamed, window, misses, overlap, ..Core::CHARGED }
-            }
-            [own, scattered, streamed] => Core { own, scattered, streamed, ..Core::CHARGED },
-            [scattered] => Core { scattered, ..Core::CHARGED },
-            _ => Core::CHARGED,
+            [own, streamed, window, misses, overlap] => Core { own, streamed, window, misses, overlap, ..charged },
+            [own, scattered, streamed] => Core { own, scattered, streamed, ..charged },
+            [scattered] => Core { scattered, ..charged },
+            _ => charged,
         }
     }
 
     /// The paces of a program on such cores.
     pub fn paces(&self, usage: &Usage, paces: &mut [Pace]) {
-        if *self == Core::CHARGED {
+        let charged = Core::charged(usage);
+        if *self == charged {
             return paces.copy_from_slice(&usage.paces);
         }
         for (pace, was) in paces.iter_mut().zip(&usage.paces) {
-            *pace = if usage.charged { self.charged(was) } else { self.measured(was) };
+            *pace = if usage.charged { self.instead_of(&charged, was) } else { self.measured(was) };
         }
     }
 
     /// Where the clock was charged: own work and waiting are as long as such cores make them.
-    fn charged(&self, was: &Pace) -> Pace {
-        let more = Core::CHARGED.wait_for_one(was) / self.wait_for_one(was);
+    fn instead_of(&self, charged: &Core, was: &Pace) -> Pace {
+        let more = charged.wait_for_one(was) / self.wait_for_one(was);
         let (own_ns, memory_ns) = (was.own_ns * self.own, (was.busy_ns - was.own_ns) / more);
         Pace { own_ns, busy_ns: own_ns + memory_ns, outstanding: was.outstanding * more, ..*was }
     }
@@ -105,7 +105,7 @@ impl Core {
         let (streamed, scattered) = match was.chains {
             Some(chains) => (chains.streamed, self.scattered_outstanding(&chains)),
             None => {
-                let of_streams = 1.0 - 1.0 / Core::CHARGED.streamed;
+                let of_streams = 1.0 - 1.0 / STREAMED_CHARGED;
                 (((1.0 - 1.0 / was.outstanding) / of_streams).clamp(0.0, 1.0), self.scattered)
             }
         };
@@ -114,7 +114,7 @@ impl Core {
 
     /// Of the accesses within a core's window, as many go on side by side as no other of them waits for (`crates/runtime/c/overlap.c`).
     fn scattered_outstanding(&self, chains: &Chains) -> f64 {
-        let within_reach = 1.0 + self.window * ACCESSES_PER_INSTRUCTION / chains.gap;
+        let within_reach = 1.0 + self.window * CoreFigures::ACCESSES_PER_INSTRUCTION / chains.gap;
         let side_by_side = ((1.0 - chains.dependent) * within_reach).min(self.misses);
         (self.overlap * side_by_side).max(1.0)
     }
@@ -160,7 +160,7 @@ impl Members {
     pub fn of(machine: &Machine, usage: &Usage) -> Result<Members, TrafficError> {
         let machine = &machine.clone().with_ranges_of_builtin();
         let unknowns = unknowns(machine);
-        let cores = cores(usage);
+        let cores = cores(machine, usage);
         // A core's are factors: as likely half as double.
         let ranges: Vec<(f64, f64)> = (unknowns.iter().map(|unknown| (unknown.low, unknown.high)))
             .chain(cores.iter().map(|open| (open.low.ln(), open.high.ln())))
@@ -173,15 +173,17 @@ impl Members {
             let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(of_machine.iter().copied()).collect();
             // Ranges that reach beyond what a machine can have leave it as it is described.
             let drawn = machine.with_values(&set).unwrap_or_else(|_| machine.clone());
-            all.push(Member { system: MemorySystem::new(&drawn)?, core: Core::of(of_core) });
+            all.push(Member { system: MemorySystem::new(&drawn)?, core: Core::of_values(of_core, usage) });
             open.iter_mut().zip(&point).for_each(|(open, value)| open.values.push(*value));
         }
+        // What is known is open no more.
+        open.retain(|open| open.low < open.high);
         Ok(Members { open, all })
     }
 }
 
-/// What is not known of the program, in the order that [`Core::of`] takes.
-fn cores(usage: &Usage) -> Vec<Open> {
+/// What is not known of the program and its cores, in the order that [`Core::of_values`] takes.
+fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     let open = |place: &str, words, value, (low, high), narrowed_by| Open {
         place: place.to_owned(),
         words,
@@ -192,7 +194,7 @@ fn cores(usage: &Usage) -> Vec<Open> {
         values: Vec::new(),
     };
     let scattered = "scattered accesses that a core keeps outstanding";
-    let Core { own: own_work, scattered: at_once, streamed: in_streams, window, misses, overlap } = Core::CHARGED;
+    let Core { own: own_work, scattered: at_once, streamed: in_streams, overlap, .. } = Core::charged(usage);
     if !usage.charged {
         return vec![open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_NOTHING)];
     }
@@ -203,20 +205,36 @@ fn cores(usage: &Usage) -> Vec<Open> {
         Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
         None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
     };
-    let streams = open("program.streamed_outstanding", streamed, in_streams, STREAMED, OF_CLOCK);
+    let of_streams = streams_of(machine);
+    let in_streams = in_streams.clamp(of_streams.0, of_streams.1);
+    let streams = open("program.streamed_outstanding", streamed, in_streams, of_streams, OF_CLOCK);
     if usage.paces.iter().all(|pace| pace.chains.is_none()) {
         return vec![own_work, open("program.scattered_outstanding", scattered, at_once, SCATTERED, OF_CLOCK), streams];
     }
     let ahead = "instructions that a core looks ahead while it waits for memory";
     let most = "misses that a core keeps outstanding at most";
     let there = "overlap of scattered accesses, times what their addresses allow";
+    let (charged, core) = (usage.charged_core, machine.core());
+    let of_core = |figure: Option<Bounded>, unknown: Bounded, charged: f64| match figure {
+        Some(known) => (known.value, (known.low, known.high)),
+        // Of a core of which nothing is known, the one that was simulated is as good as any.
+        None => (charged, (unknown.low.min(charged), unknown.high.max(charged))),
+    };
+    let (window, of_window) = of_core(core.window_instructions, core.window(), charged.0);
+    let (misses, of_misses) = of_core(core.outstanding_misses, core.misses(), charged.1);
     vec![
         own_work,
         streams,
-        open("core.window_instructions", ahead, window, WINDOW, OF_CLOCK),
-        open("core.outstanding_misses", most, misses, MISSES, OF_CLOCK),
+        open("core.window_instructions", ahead, window, of_window, OF_CLOCK),
+        open("core.outstanding_misses", most, misses, of_misses, OF_MEASURE),
         open("program.overlap", there, overlap, OVERLAP, OF_CLOCK),
     ]
+}
+
+/// Of streams: where a thread of STREAM was measured alone, it keeps no more outstanding than then.
+fn streams_of(machine: &Machine) -> (f64, f64) {
+    let alone = machine.traffic().stream_outstanding;
+    alone.map_or(STREAMED, |alone| (STREAMED.0.min(alone), alone))
 }
 
 /// What both ranges allow; of two that have nothing in common, the first: it was measured, and the other is of programs in general.
@@ -252,6 +270,9 @@ mod tests {
 
     use super::*;
 
+    const CHARGED: Core =
+        Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window: 128.0, misses: 10.0, overlap: 1.0 };
+
     fn pace(chains: Option<Chains>) -> Pace {
         let outstanding = 2.0;
         Pace { accesses: 1e3, own_ns: 5e3, busy_ns: 1e5, outstanding, stretch: 1.0, chains }
@@ -260,17 +281,17 @@ mod tests {
     #[test]
     fn chains_that_wait_for_each_other_overlap_on_no_core() {
         let chains = Chains { streamed: 0.0, dependent: 1.0, gap: 2.0 };
-        for window in [WINDOW.0, WINDOW.1] {
-            assert_eq!(Core { window, ..Core::CHARGED }.scattered_outstanding(&chains), 1.0);
+        for window in [72.0, 512.0] {
+            assert_eq!(Core { window, ..CHARGED }.scattered_outstanding(&chains), 1.0);
         }
     }
 
     #[test]
     fn independent_accesses_overlap_as_far_as_window_and_registers_reach() {
         let chains = |gap| Chains { streamed: 0.0, dependent: 0.0, gap };
-        let core = Core::CHARGED;
+        let core = CHARGED;
         assert_eq!(core.scattered_outstanding(&chains(1.0)), core.misses);
-        let apart = core.window * ACCESSES_PER_INSTRUCTION;
+        let apart = core.window * CoreFigures::ACCESSES_PER_INSTRUCTION;
         assert!((core.scattered_outstanding(&chains(apart)) - 2.0).abs() < 1e-12);
         assert_eq!(core.scattered_outstanding(&chains(f64::INFINITY)), 1.0);
         let half = Core { overlap: 0.5, ..core };
@@ -281,9 +302,9 @@ mod tests {
     fn a_core_as_charged_leaves_a_pace_as_it_was_and_a_wider_one_waits_less() {
         for chains in [None, Some(Chains { streamed: 0.3, dependent: 0.2, gap: 20.0 })] {
             let was = pace(chains);
-            let same = Core::CHARGED.charged(&was);
+            let same = CHARGED.instead_of(&CHARGED, &was);
             assert!((same.busy_ns - was.busy_ns).abs() < 1e-6 && (same.outstanding - was.outstanding).abs() < 1e-9);
-            let wide = Core { scattered: 4.0, window: WINDOW.1, ..Core::CHARGED }.charged(&was);
+            let wide = Core { scattered: 4.0, window: 224.0, ..CHARGED }.instead_of(&CHARGED, &was);
             assert!(wide.busy_ns < was.busy_ns && wide.outstanding > was.outstanding, "{wide:?}");
             // Waiting times outstanding: the sum of latencies stays.
             let latencies = |pace: &Pace| (pace.busy_ns - pace.own_ns) * pace.outstanding;

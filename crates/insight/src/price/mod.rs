@@ -154,7 +154,7 @@ impl<'a> Pricer<'a> {
         }
         let system = MemorySystem::new(machine)?;
         let mut paces = usage.paces.clone();
-        Core::nominal(usage).paces(usage, &mut paces);
+        Core::nominal(machine, usage).paces(usage, &mut paces);
         Ok(Pricer { machine, usage, system, paces, rows_of, weight, members: Members::default() })
     }
 

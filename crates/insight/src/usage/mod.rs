@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{CoreFigures, Machine, NodeId};
 use numapilot_trace::ids::ObjectId;
+use numapilot_trace::meta::Meta;
 
 use crate::context::Analysis;
 use crate::price::course::Course;
@@ -79,6 +80,8 @@ pub(crate) struct Usage {
     pub course: Course,
     /// Whether a simulated clock was charged for accesses and the program's own work, instead of the time being measured.
     pub charged: bool,
+    /// Instructions that the simulated core looked ahead, and misses that it kept outstanding at most: what the clock was charged by.
+    pub charged_core: (f64, f64),
     /// Where the clock was charged and native runs tell: the least and the most that the program's own work is, times what was charged.
     pub own_work: Option<(f64, f64)>,
     /// Accesses that one sample stands for, on average.
@@ -89,8 +92,9 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of all accesses that an analysis sees. Groups are sites; each of `apart` is one of its own, after all of those ([`Usage::group`]).
-    pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &[ObjectId]) -> Usage {
+    /// Of all accesses that an analysis sees. Groups are sites; instances in `apart` belong to the group that it says, above the number of sites
+    /// ([`Usage::group`]).
+    pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &BTreeMap<ObjectId, u32>) -> Usage {
         let trace = analysis.trace();
         let end = trace.end().0.max(1);
         let window_ns = end.div_ceil(WINDOWS).max(1) as f64;
@@ -105,9 +109,10 @@ impl Usage {
             paces: Vec::new(),
             course: Course::of(trace, window_ns, windows),
             charged: trace.meta().simulated,
+            charged_core: charged_core(trace.meta()),
             own_work: None,
             sample_weight: 1.0,
-            own_group: apart.iter().zip(trace.sites().len() as u32 + 1..).map(|(id, group)| (*id, group)).collect(),
+            own_group: apart.clone(),
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
@@ -178,6 +183,15 @@ impl Usage {
             part: part_of(access),
         }
     }
+}
+
+/// The core by which a simulated clock was charged, as the recording says; of recordings that do not, a core of which nothing is known.
+fn charged_core(meta: &Meta) -> (f64, f64) {
+    let number = |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
+    let unknown = CoreFigures::default();
+    let window = number("core_window_accesses").map(|accesses| accesses / CoreFigures::ACCESSES_PER_INSTRUCTION);
+    let misses = number("core_outstanding_misses");
+    (window.unwrap_or(unknown.window().value), misses.unwrap_or(unknown.misses().value))
 }
 
 /// The machine's index of a node.

@@ -36,6 +36,16 @@ pub struct ModelFile {
     pub distances: Vec<Spanned<RawDistance>>,
     #[serde(default)]
     pub traffic: RawTraffic,
+    #[serde(default)]
+    pub core: RawCore,
+}
+
+/// How far one core overlaps memory accesses.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawCore {
+    pub window_instructions: Option<Spanned<RawFigure>>,
+    pub outstanding_misses: Option<Spanned<RawFigure>>,
 }
 
 /// Figures of the traffic model.

@@ -13,7 +13,9 @@ use toml::Spanned;
 
 use crate::check;
 use crate::error::{MachineError, Problem};
-use crate::hardware::{Endpoint, Figure, FigureValue, Link, MachineSource, Router, TrafficFigures};
+use crate::hardware::{
+    Bounded, CoreFigures, Endpoint, Figure, FigureValue, Link, MachineSource, Router, TrafficFigures,
+};
 use crate::ids::{LinkId, NodeId, RouterId, SocketId};
 use crate::machine::Machine;
 use crate::parts::{MachineParts, RouteParts};
@@ -102,6 +104,7 @@ impl Reader<'_> {
             distances: vec![vec![None; count]; count],
             idle_latency_ns: vec![vec![None; count]; count],
             traffic: self.traffic()?,
+            core: self.core()?,
             figures: Vec::new(),
             unknowns: Vec::new(),
             notes: Vec::new(),
@@ -319,6 +322,25 @@ impl Reader<'_> {
     }
 
     /// The figures of `[traffic]`, each optional.
+    fn core(&mut self) -> Result<CoreFigures, MachineError> {
+        let raw = &self.raw.core;
+        let mut optional = |name: &str, unit: &str, figure: &Option<Spanned<RawFigure>>, (min, max): (f64, f64)| {
+            let Some(given) = figure else { return Ok(None) };
+            let value = self.figure(&format!("core.{name}"), unit, given, min, max)?;
+            let (low, high) = given.get_ref().range.unwrap_or((value, value));
+            Ok(Some(Bounded { value, low, high }))
+        };
+        Ok(CoreFigures {
+            window_instructions: optional(
+                "window_instructions",
+                "instructions",
+                &raw.window_instructions,
+                check::CORE_WINDOW,
+            )?,
+            outstanding_misses: optional("outstanding_misses", "misses", &raw.outstanding_misses, check::OUTSTANDING)?,
+        })
+    }
+
     fn traffic(&mut self) -> Result<TrafficFigures, MachineError> {
         let raw = &self.raw.traffic;
         let mut optional = |name: &str, unit: &str, figure: &Option<Spanned<RawFigure>>, (min, max): (f64, f64)| {

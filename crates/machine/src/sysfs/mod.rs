@@ -9,7 +9,7 @@ mod tree;
 use std::path::Path;
 
 use crate::error::MachineError;
-use crate::hardware::{Figure, FigureValue, MachineSource, Routing, TrafficFigures};
+use crate::hardware::{CoreFigures, Figure, FigureValue, MachineSource, Routing, TrafficFigures};
 use crate::machine::Machine;
 use crate::parts::MachineParts;
 use tree::Tree;
@@ -33,6 +33,7 @@ pub fn read(root: &Path) -> Result<Machine, MachineError> {
         clock_mhz: clock.map(|(mhz, _)| mhz),
         coherence: None,
         traffic: TrafficFigures::default(),
+        core: CoreFigures::default(),
         nodes,
         cpus,
         caches,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::disturbance::Disturbance;
-use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Target, Walk};
+use crate::kernels::CHAINS;
+use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
 use crate::stats::Spread;
 
 fn figure(value: f64) -> Figure {
@@ -204,6 +205,24 @@ fn guessed(machine: &Machine) -> Results {
         }
     }
     results
+}
+
+#[test]
+fn misses_that_a_core_keeps_outstanding_go_into_the_model() {
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let mut results = guessed(&machine);
+    let alone = results.latency.first().cloned().expect("a latency");
+    let mut side_by_side = figure(alone.ns.best() / 16.0);
+    side_by_side.spread.high *= 1.25;
+    results.overlap = Some(Overlap::of(&alone, CHAINS, side_by_side));
+    let calibration = calibrate(&machine, &results).expect("a fit");
+    let text = model_text(&machine, &results, &calibration, "overlap");
+    let model = Machine::from_model_text(&text, "overlap.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let misses = model.core().outstanding_misses.expect("measured");
+    assert_eq!((misses.low, misses.value, misses.high), (12.8, 16.0, 16.0), "{text}");
+    assert_eq!(model.core().window_instructions, None, "nobody measured it");
+    let silent = model_text(&machine, &guessed(&machine), &calibration, "overlap");
+    assert!(Machine::from_model_text(&silent, "overlap.toml").expect("a model").core().is_empty());
 }
 
 #[test]

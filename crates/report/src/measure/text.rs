@@ -20,6 +20,7 @@ pub fn render(results: &Results, calibration: Option<&Calibration>, look: Look) 
     }
     latency(&mut out, results, look);
     caches(&mut out, results, look);
+    overlap(&mut out, results, look);
     bandwidth(&mut out, results, look);
     loaded(&mut out, results, look);
     handoff(&mut out, results, look);
@@ -135,6 +136,22 @@ fn caches(out: &mut String, results: &Results, look: Look) {
         );
         let _ = writeln!(out, "{}", look.faint(&words));
     }
+}
+
+/// What a core overlaps.
+fn overlap(out: &mut String, results: &Results, look: Look) {
+    let Some(overlap) = &results.overlap else { return };
+    heading(out, "Misses outstanding", look);
+    let words = format!(
+        "A core keeps {:.1} misses outstanding ({:.1} to {:.1}): {} random chases side by side on CPU {} take {} ns a load.",
+        overlap.outstanding,
+        overlap.range.0,
+        overlap.range.1,
+        overlap.chains,
+        overlap.cpu,
+        ns(overlap.ns.best())
+    );
+    paragraph(out, &words, look);
 }
 
 fn bandwidth(out: &mut String, results: &Results, look: Look) {
