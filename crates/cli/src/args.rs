@@ -509,6 +509,7 @@ Examples:
   numapilot whatif app.numatrace --set '*=interleave'                    all memory
   numapilot whatif app.numatrace --machine memprof-c --set 'block=users' --json
   numapilot whatif app.numatrace --set 'processes=pin'                   each process on one node
+  numapilot whatif app.numatrace --plan fix.toml                         all rules of a plan together
 
 Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, by the function that prices the findings of
 `report`; with --machine it is simulated there (docs/simulator.md).")]
@@ -519,8 +520,11 @@ pub struct WhatifArgs {
     /// OBJECT=interleave, weights:0*3+1*1, bind:N, replicate, users (each page on the node that uses it most), local (the same), arenas (on the allocating
     /// thread's node), first-touch, hand-over, near, spread or align. OBJECT: name or number as in `report` (S3 or 1734), or `*` for all memory. Or
     /// processes=pin, threads=pin
-    #[arg(long = "set", value_name = "OBJECT=WHERE", required = true)]
+    #[arg(long = "set", value_name = "OBJECT=WHERE", required_unless_present = "plan")]
     pub set: Vec<String>,
+    /// All rules of a plan together, as `report --plan` writes it, on the machine of the recording
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["set", "machine"])]
+    pub plan: Option<PathBuf>,
     /// Machine: model name or file; simulated there [default: the one it was recorded on]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,

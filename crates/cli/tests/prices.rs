@@ -59,3 +59,57 @@ fn findings_and_what_if_say_the_same_of_the_same_change() {
     eprintln!("{compared} fixes in {} traces", traces.len());
     assert!(compared >= 40, "{compared} fixes");
 }
+
+#[test]
+fn a_plan_has_the_price_of_what_its_rules_do() {
+    let folder = scratch();
+    let file = folder.path().join("fix.toml").display().to_string();
+    let mut compared = 0;
+    for name in ["facerec", "mg", "psearchy", "streamcluster", "webserver"] {
+        let trace = root().join(format!("testdata/traces/{name}.numatrace")).display().to_string();
+        let found = json(&["report", &trace, "--findings", "--json", "--plan", &file])["findings"].take();
+        // Of each of the first three findings the first fix that gains for certain and that a plan can do.
+        let planned = found["findings"].as_array().expect("a list").iter().take(3).filter_map(|finding| {
+            let fixes = finding["fixes"].as_array().expect("a list");
+            let gains = |fix: &&Value| fix["gain"]["low"].as_f64() > Some(0.0);
+            fixes.iter().filter(gains).find(|fix| fix["works_by_plan"] == true)
+        });
+        let mut set: Vec<&str> =
+            planned.flat_map(|fix| fix["set"].as_array().expect("a list")).filter_map(Value::as_str).collect();
+        set.sort_unstable();
+        set.dedup();
+        if set.is_empty() {
+            continue;
+        }
+        let mut asked = vec!["whatif", &trace, "--json"];
+        set.iter().for_each(|set| asked.extend(["--set", set]));
+        let (of_rules, of_sets) = (json(&["whatif", &trace, "--json", "--plan", &file]), json(&asked));
+        for what in ["gain", "gain_low", "gain_high"] {
+            let (a, b) = (of_rules[what].as_f64().expect("a number"), of_sets[what].as_f64().expect("a number"));
+            assert!((a - b).abs() <= 1e-9 * (1.0 + a.abs()), "{name}, {set:?}, {what}: {a} against {b}");
+        }
+        let text = std::fs::read_to_string(&file).expect("the plan");
+        let rules = text.matches("[[").count();
+        assert_eq!(rules > 1, text.contains("All rules together: "), "{text}");
+        compared += 1;
+    }
+    assert!(compared >= 3, "{compared} plans");
+}
+
+#[test]
+fn a_plan_that_takes_nothing_or_has_no_price_is_refused_with_what_to_do() {
+    let folder = scratch();
+    let trace = root().join("testdata/traces/streamcluster.numatrace").display().to_string();
+    let cases = [
+        ("file = \"nowhere.c\"\npolicy = \"interleave\"", "no rule takes anything in this recording"),
+        ("function = \"*\"\npolicy = \"split\"", "line 2: object made: `split` has no price"),
+        ("function = \"*\"\npolicy = \"node\"\nnode = 9", "names node 9"),
+    ];
+    for (number, (rule, needed)) in cases.iter().enumerate() {
+        let file = folder.path().join(format!("{number}.toml"));
+        std::fs::write(&file, format!("version = 1\n[[object]]\nname = \"made\"\n{rule}\n")).expect("a plan");
+        let ran = run(&["whatif", &trace, "--plan", &file.display().to_string()]);
+        assert!(ran.code == 1 && ran.stderr.contains(needed) && ran.stdout.is_empty(), "{rule}: {}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("{number}.toml")), "{}", ran.stderr);
+    }
+}

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::{NameError, Named, Trace};
+use numapilot_flows::{NameError, Named, SiteId, Trace};
 use numapilot_machine::{Machine, NodeId};
-use numapilot_trace::ids::ObjectId;
+use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
 use serde::Serialize;
 
@@ -36,9 +36,14 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq)]
 enum About {
     All,
+    /// Each named instance is priced as a group of its own.
     Objects(Vec<Named>),
-    /// Threads or processes.
+    /// Whole sites, and instances of other sites that are priced as one group.
+    Taken(Vec<SiteId>, Vec<ObjectId>),
+    /// Threads that were moved, or all processes; where they go follows from the recording.
     Nothing,
+    Threads(Vec<(ThreadIndex, NodeId)>),
+    Processes(Vec<(ProcessIndex, NodeId)>),
 }
 
 /// Why a wish cannot be read, or not be priced.
@@ -62,6 +67,17 @@ pub enum WhatIfError {
         node: NodeId,
         /// What there is.
         those: String,
+    },
+    /// A thread would run where it never did.
+    #[error(
+        "thread {thread} did not run on node {node} in this recording, which so does not tell where the pages that it touches first would be; record with the \
+         plan instead, and compare"
+    )]
+    Seat {
+        /// The thread.
+        thread: ThreadIndex,
+        /// Where it would run.
+        node: NodeId,
     },
     /// The recording cannot be priced.
     #[error("{0}")]
@@ -89,6 +105,36 @@ impl Ask {
         let kind = kind_of(place).ok_or_else(|| WhatIfError::Where(place.to_owned()))?;
         let about = if name == "*" { About::All } else { About::Objects(trace.objects_named(name)?) };
         Ok(Ask { words: format!("{name}: {place}"), about, kind, by_touch: place == "first-touch" })
+    }
+
+    /// The memory that a plan's rule takes: all objects of `sites`, and `objects` of others. `by_touch`: its pages go to who touched them first, whatever the
+    /// program asked for. `None` if that is nothing.
+    #[must_use]
+    pub fn taken(
+        words: String,
+        sites: Vec<SiteId>,
+        objects: Vec<ObjectId>,
+        kind: FixKind,
+        by_touch: bool,
+    ) -> Option<Ask> {
+        let about = (!sites.is_empty() || !objects.is_empty()).then_some(About::Taken(sites, objects))?;
+        Some(Ask { words, about, kind, by_touch })
+    }
+
+    /// Threads, each on a node on which it ran in the recording.
+    #[must_use]
+    pub fn threads(words: String, seats: Vec<(ThreadIndex, NodeId)>) -> Ask {
+        Ask { words, about: About::Threads(seats), kind: FixKind::PinThreads, by_touch: false }
+    }
+
+    /// Processes, each on a node, with the memory that only they use.
+    #[must_use]
+    pub fn processes(words: String, seats: Vec<(ProcessIndex, NodeId)>) -> Ask {
+        Ask { words, about: About::Processes(seats), kind: FixKind::PinProcesses, by_touch: false }
+    }
+
+    fn is_of_memory(&self) -> bool {
+        matches!(self.about, About::All | About::Objects(_) | About::Taken(..))
     }
 
     fn node(&self) -> Vec<NodeId> {
@@ -208,11 +254,13 @@ impl Analysis<'_> {
         asks.iter().try_for_each(|ask| check(machine, ask))?;
         let (interest, groups) = self.interest(machine, asks);
         let scene = Scene::new(self, machine, &interest)?;
+        asks.iter().try_for_each(|ask| check_seats(&scene, ask))?;
         let shop = Shop::new(&scene)?;
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
-        let wishes: Vec<Wish> = asks.iter().zip(&groups).map(|(ask, groups)| wish(ask, groups, &facts)).collect();
+        let wishes: Vec<Wish> =
+            asks.iter().zip(&groups).map(|(ask, groups)| wish(machine, ask, groups, &facts)).collect();
         let then = shop.then(&wishes.iter().collect::<Vec<_>>(), true)?;
-        let bytes = |(ask, wish): (&Ask, &Wish)| (ask.about != About::Nothing).then(|| wish.live_bytes());
+        let bytes = |(ask, wish): (&Ask, &Wish)| ask.is_of_memory().then(|| wish.live_bytes());
         let (gain, uncertainty) = shop.gain(&then);
         Ok(Answer {
             now: outlook(machine, shop.now()),
@@ -230,7 +278,7 @@ impl Analysis<'_> {
     /// If the recording has no prices.
     pub fn run_time_ns(&self, machine: &Machine) -> Result<f64, WhatIfError> {
         self.check_priced()?;
-        let usage = Usage::of(self, machine, &[]);
+        let usage = Usage::of(self, machine, &BTreeMap::new());
         Ok(Pricer::new(machine, &usage)?.now()?.run_ns)
     }
 
@@ -250,32 +298,40 @@ impl Analysis<'_> {
     fn interest(&self, machine: &Machine, asks: &[Ask]) -> (Interest, Vec<Vec<u32>>) {
         let trace = self.trace();
         let sites = trace.sites().len() as u32;
-        let mut apart: Vec<ObjectId> = Vec::new();
-        for named in asks.iter().flat_map(|ask| if let About::Objects(list) = &ask.about { &list[..] } else { &[] }) {
-            if let Named::Object(object) = named
-                && !apart.contains(object)
-            {
-                apart.push(*object);
+        let (apart, end) = apart(asks, sites + 1);
+        // Instances that are groups of their own are part of their site, too.
+        let mut of_site: BTreeMap<SiteId, Vec<u32>> = BTreeMap::new();
+        for (id, group) in &apart {
+            if let Some(object) = trace.object(*id) {
+                let groups = of_site.entry(object.site).or_default();
+                if !groups.contains(group) {
+                    groups.push(*group);
+                }
             }
         }
-        let place = |object: &ObjectId| apart.iter().position(|known| known == object).unwrap_or(0) as u32;
-        let of_named = |named: &Named| match named {
-            // Instances that are asked for by themselves are part of their site, too.
-            Named::Site(site) => {
-                let own = apart.iter().filter(|object| trace.object(**object).is_some_and(|o| o.site == *site));
-                std::iter::once(site.0).chain(own.map(|object| sites + 1 + place(object))).collect()
+        let whole = |site: &SiteId| std::iter::once(site.0).chain(of_site.get(site).into_iter().flatten().copied());
+        let of_named = |named: &Named| -> Vec<u32> {
+            match named {
+                Named::Site(site) => whole(site).collect(),
+                Named::Object(object) => apart.get(object).copied().into_iter().collect(),
             }
-            Named::Object(object) => vec![sites + 1 + place(object)],
         };
-        let groups: Vec<Vec<u32>> = asks
-            .iter()
-            .map(|ask| match &ask.about {
-                About::All => (0..sites).chain(sites + 1..sites + 1 + apart.len() as u32).collect(),
+        let of_ask = |ask: &Ask| -> Vec<u32> {
+            match &ask.about {
+                About::All => (0..sites).chain(sites + 1..end).collect(),
                 About::Objects(list) => list.iter().flat_map(of_named).collect(),
-                About::Nothing => Vec::new(),
-            })
-            .collect();
-        let mut interest = Interest { apart: apart.clone(), ..Interest::default() };
+                About::Taken(sites, objects) => {
+                    let mut groups: Vec<u32> = sites.iter().flat_map(whole).collect();
+                    groups.extend(objects.iter().filter_map(|object| apart.get(object)));
+                    groups.sort_unstable();
+                    groups.dedup();
+                    groups
+                }
+                About::Nothing | About::Threads(_) | About::Processes(_) => Vec::new(),
+            }
+        };
+        let groups: Vec<Vec<u32>> = asks.iter().map(of_ask).collect();
+        let mut interest = Interest { apart, ..Interest::default() };
         for (ask, groups) in asks.iter().zip(&groups) {
             interest.groups.extend(groups);
             if ask.by_touch {
@@ -289,13 +345,49 @@ impl Analysis<'_> {
     }
 }
 
-fn wish<'f>(ask: &Ask, groups: &[u32], facts: &impl Fn(u32) -> Option<&'f SiteFacts>) -> Wish {
+/// Instances that are groups of their own, numbered from `first` on, and the number behind the last. An instance belongs to the wish that names it first.
+fn apart(asks: &[Ask], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
+    let (mut apart, mut next) = (BTreeMap::new(), first);
+    for ask in asks {
+        match &ask.about {
+            About::Objects(list) => {
+                for named in list {
+                    if let Named::Object(object) = named
+                        && let std::collections::btree_map::Entry::Vacant(free) = apart.entry(*object)
+                    {
+                        free.insert(next);
+                        next += 1;
+                    }
+                }
+            }
+            About::Taken(_, objects) if !objects.is_empty() => {
+                for object in objects {
+                    apart.entry(*object).or_insert(next);
+                }
+                next += 1;
+            }
+            _ => {}
+        }
+    }
+    (apart, next)
+}
+
+fn wish<'f>(machine: &Machine, ask: &Ask, groups: &[u32], facts: &impl Fn(u32) -> Option<&'f SiteFacts>) -> Wish {
     let facts: Vec<&SiteFacts> = groups.iter().filter_map(|&group| facts(group)).collect();
+    let index = |node: &NodeId| machine.node_index(*node).map(|index| index as u16);
     match (&ask.about, &ask.kind) {
+        (About::Threads(seats), _) => {
+            let seats = seats.iter().filter_map(|(thread, node)| Some((thread.0, index(node)?)));
+            Wish::of_threads().with_seats(seats.collect())
+        }
+        (About::Processes(seats), _) => {
+            let seats = seats.iter().filter_map(|(process, node)| Some((process.0, index(node)?)));
+            Wish::of_processes().with_seats(seats.collect())
+        }
         (About::Nothing, FixKind::PinThreads) => Wish::of_threads(),
         (About::Nothing, _) => Wish::of_processes(),
         (About::All, kind) => Wish::of_all_groups(kind.clone(), &facts),
-        (About::Objects(_), kind) => Wish::of_groups(kind.clone(), &facts),
+        (About::Objects(_) | About::Taken(..), kind) => Wish::of_groups(kind.clone(), &facts),
     }
 }
 
@@ -308,6 +400,22 @@ fn check(machine: &Machine, ask: &Ask) -> Result<(), WhatIfError> {
             let those = with_memory.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             Err(WhatIfError::Node { machine: machine.name().to_owned(), node, those })
         }
+    }
+}
+
+/// A thread goes only where it ran: what it touched first, and where, is of the nodes on which it did.
+fn check_seats(scene: &Scene<'_>, ask: &Ask) -> Result<(), WhatIfError> {
+    let About::Threads(seats) = &ask.about else { return Ok(()) };
+    let ran: std::collections::HashSet<(u32, u16)> =
+        scene.usage.rows.iter().map(|row| (row.thread, row.from)).collect();
+    let accesses: std::collections::HashSet<u32> = scene.usage.rows.iter().map(|row| row.thread).collect();
+    let is_known = |thread: ThreadIndex, node: NodeId| {
+        let index = scene.machine.node_index(node).map(|index| index as u16);
+        !accesses.contains(&thread.0) || index.is_some_and(|index| ran.contains(&(thread.0, index)))
+    };
+    match seats.iter().find(|(thread, node)| !is_known(*thread, *node)) {
+        None => Ok(()),
+        Some(&(thread, node)) => Err(WhatIfError::Seat { thread, node }),
     }
 }
 

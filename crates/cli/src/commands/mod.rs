@@ -17,6 +17,7 @@ mod move_pages;
 mod numactl;
 mod objects;
 mod plan;
+mod plan_asks;
 mod plan_sites;
 mod planned;
 mod query;

@@ -1,12 +1,13 @@
 //! From findings to a plan: the best fix of each of the first findings that a plan can carry out, with its evidence as comments.
 
 use numapilot_flows::{SiteId, Trace};
-use numapilot_insight::{Findings, Fix, FixKind};
+use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind};
 use numapilot_machine::{Machine, NodeId};
-use numapilot_plan::{Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
+use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_report::findings::{SHOWN, fix_words, gain_words};
 use numapilot_report::units;
 
+use super::plan_asks;
 use super::plan_sites::Allocations;
 
 /// Names listed in a comment.
@@ -41,6 +42,24 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
     }
     keep_effective(&mut plan, &all);
     plan
+}
+
+/// Says in the plan's head what all its rules gain together: two fixes of one memory access do not add up.
+pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine) {
+    if plan.objects.len() + plan.threads.len() + plan.processes.len() < 2 {
+        return;
+    }
+    let said = match price(plan, analysis, machine) {
+        Ok(gain) => format!("All rules together: {}.", gain_words(&gain)),
+        Err(why) => format!("All rules together have no price: {why:#}."),
+    };
+    plan.about.push(said);
+}
+
+fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Estimate> {
+    let fitted = plan.fit(machine, Fit::Exact)?;
+    let found = plan_asks::asks(&fitted.plan, analysis.trace(), machine)?;
+    Ok(analysis.what_if(machine, &found.asks)?.gain)
 }
 
 /// Adds a fix's rules; false if no rule can say it.

@@ -57,7 +57,10 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     }
     if let Some(path) = &arguments.plan {
         refuse_blind(&analysis).context("--plan")?;
-        let plan = planned::plan(&found, &trace, machine.as_ref());
+        let mut plan = planned::plan(&found, &trace, machine.as_ref());
+        if let Some(machine) = &machine {
+            planned::add_price(&mut plan, &analysis, machine);
+        }
         output::write_file(path, &plan.to_toml())?;
         if path.as_os_str() == "-" {
             return Ok(());

@@ -1,13 +1,17 @@
 //! `numapilot whatif`: a recorded program with other homes for some of its objects, predicted.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, anyhow, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::whatif::Ask;
 use numapilot_machine::Machine;
+use numapilot_plan::{Fit, Plan};
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{Question, Wish};
 
+use super::plan_asks;
 use super::simulate::progress;
 use super::summary::refuse_blind;
 use crate::args::WhatifArgs;
@@ -28,7 +32,7 @@ pub fn run(arguments: &WhatifArgs) -> Result<()> {
 
 /// On the machine of the recording: by the function that prices findings.
 fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
-    let asks = read(arguments, |set| Ask::read(trace, set).map_err(|why| anyhow!("{why}")))?;
+    let mut asks = read(arguments, |set| Ask::read(trace, set).map_err(|why| anyhow!("{why}")))?;
     let whose = || arguments.trace.display().to_string();
     let machine = trace.machine();
     let analysis = Analysis::on(trace, machine.as_ref(), Filter::default());
@@ -36,9 +40,26 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
     let Some(machine) = &machine else {
         bail!("{}: it holds no description of its machine; name one by --machine", whose());
     };
+    if let Some(file) = &arguments.plan {
+        asks = planned(file, trace, machine)?;
+    }
     let answer = analysis.what_if(machine, &asks).with_context(whose)?;
     let program = numapilot_trace::name::stem(&arguments.trace);
     Ok(Prediction::priced(&program, machine.name(), answer))
+}
+
+/// The questions of a plan's rules; says which take nothing.
+fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<Ask>> {
+    let fitted = Plan::load(file)?.fit(machine, Fit::Exact)?;
+    let whose = || file.display().to_string();
+    let found = plan_asks::asks(&fitted.plan, trace, machine).with_context(whose)?;
+    for name in &found.without_effect {
+        eprintln!("numapilot: {}: the rule for {name} takes nothing in this recording", file.display());
+    }
+    if found.asks.is_empty() {
+        bail!("{}: no rule takes anything in this recording, so there is nothing to price", file.display());
+    }
+    Ok(found.asks)
 }
 
 /// On another machine: simulated.

@@ -67,16 +67,9 @@ impl<'a> Shop<'a> {
         let even = self.even(|node| self.scene.machine.nodes()[node].has_memory());
         let near = self.even(|node| self.scene.machine.nodes()[node].has_memory() && self.scene.has_cpus(node));
         let weights: Vec<Vec<f64>> = wishes.iter().map(|wish| self.weights(wish)).collect();
-        let process_of =
-            |thread: u32| self.scene.analysis.trace().threads().get(thread as usize).map(|thread| thread.process.0);
-        let pinned =
-            |row: &Row| process_of(row.thread).and_then(|process| self.scene.processes.seat.get(&process).copied());
-        let has = |kind: &FixKind| wishes.iter().any(|wish| wish.kind == *kind);
-        let (pins_threads, pins_processes) = (has(&FixKind::PinThreads), has(&FixKind::PinProcesses));
-        let seat = |row: &Row| {
-            let of_thread = self.scene.seats.of_moved[row.thread as usize].filter(|_| pins_threads);
-            of_thread.or_else(|| pinned(row).filter(|_| pins_processes)).unwrap_or(row.from)
-        };
+        let (of_thread, of_process) = self.seats(wishes);
+        let pinned = |row: &Row| of_process[row.thread as usize];
+        let seat = |row: &Row| of_thread[row.thread as usize].or_else(|| pinned(row)).unwrap_or(row.from);
         let to = |cell: &Cell| {
             if cell.home == NONE {
                 return To::Node(cell.home);
@@ -94,12 +87,36 @@ impl<'a> Shop<'a> {
                         _ => placed(&wish.kind, cell, seat(row), &spreads),
                     }
                 }
-                None if pins_processes && cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
+                None if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
                 None => To::Node(cell.home),
             }
         };
         let extra_ns = wishes.iter().map(|wish| wish.cost_ns(self.scene.machine)).sum();
         self.pricer.price(&Change { to: &to, seat: &seat, extra_ns }, by_members)
+    }
+
+    /// By thread: the node that a wish about threads puts it on, and that one about processes puts its process on.
+    fn seats(&self, wishes: &[&Wish]) -> (Vec<Option<u16>>, Vec<Option<u16>>) {
+        let threads = self.scene.analysis.trace().threads();
+        let (mut of_thread, mut of_process) =
+            (vec![None; self.scene.usage.threads], vec![None; self.scene.usage.threads]);
+        for wish in wishes {
+            for thread in 0..self.scene.usage.threads {
+                match wish.kind {
+                    FixKind::PinThreads => {
+                        let recorded = self.scene.seats.of_moved[thread];
+                        of_thread[thread] = wish.seat(thread as u32, recorded).or(of_thread[thread]);
+                    }
+                    FixKind::PinProcesses => {
+                        let Some(process) = threads.get(thread).map(|thread| thread.process.0) else { continue };
+                        let recorded = self.scene.processes.seat.get(&process).copied();
+                        of_process[thread] = wish.seat(process, recorded).or(of_process[thread]);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (of_thread, of_process)
     }
 
     /// How much faster, as a share of the new run time, and where its interval comes from.

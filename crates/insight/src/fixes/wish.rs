@@ -27,6 +27,8 @@ pub(crate) struct Wish {
     live_bytes: u64,
     instances: u64,
     hand_overs: u64,
+    /// Threads or processes with the node (an index) of each; empty: where the recording says that they belong.
+    seats: Vec<(u32, u16)>,
 }
 
 impl Wish {
@@ -45,6 +47,7 @@ impl Wish {
             live_bytes: sum(|facts| facts.live_bytes),
             instances: sum(|facts| facts.instances),
             hand_overs: sum(|facts| facts.stretches.max(facts.instances)),
+            seats: Vec::new(),
         }
     }
 
@@ -54,7 +57,7 @@ impl Wish {
     }
 
     fn plain(kind: FixKind) -> Wish {
-        Wish { kind, sites: Vec::new(), bytes: 0, live_bytes: 0, instances: 0, hand_overs: 0 }
+        Wish { kind, sites: Vec::new(), bytes: 0, live_bytes: 0, instances: 0, hand_overs: 0, seats: Vec::new() }
     }
 
     /// With the threads that were moved.
@@ -65,6 +68,19 @@ impl Wish {
     /// With all processes.
     pub fn of_processes() -> Wish {
         Wish::plain(FixKind::PinProcesses)
+    }
+
+    /// With these threads or processes instead, each on a node (an index).
+    pub fn with_seats(self, seats: Vec<(u32, u16)>) -> Wish {
+        Wish { seats, ..self }
+    }
+
+    /// Where a thread or process is put; `recorded` is where the recording says that it belongs.
+    pub fn seat(&self, of: u32, recorded: Option<u16>) -> Option<u16> {
+        if self.seats.is_empty() {
+            return recorded;
+        }
+        self.seats.iter().find(|(known, _)| *known == of).map(|(_, node)| *node)
     }
 
     /// With everything.

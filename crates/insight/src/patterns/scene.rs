@@ -53,8 +53,8 @@ pub(crate) struct Scene<'a> {
 /// What is looked at closely beside what shows by itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interest {
-    /// Instances that are a group of their own.
-    pub apart: Vec<ObjectId>,
+    /// Instances that are not of their site's group, and which they are of.
+    pub apart: BTreeMap<ObjectId, u32>,
     /// Groups.
     pub groups: BTreeSet<u32>,
     pub by_touch: ByTouch,

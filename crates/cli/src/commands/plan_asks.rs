@@ -1,0 +1,375 @@
+//! A plan as questions to `whatif`: which objects, threads and processes of a recording each rule takes, and what the rule does to them. Pure.
+//!
+//! The first rule that takes an object places it, as where plans are applied (`crates/runtime/c/plan_match.c`). A rule whose effect cannot be priced is an
+//! error: the price of the rest would be taken for the plan's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, bail};
+use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
+use numapilot_insight::FixKind;
+use numapilot_insight::whatif::Ask;
+use numapilot_machine::{CpuId, Machine, NodeId};
+use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
+use numapilot_plan::{NodeSet, glob_matches};
+use numapilot_symbols::{path_ends_with, spellings};
+use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
+
+use super::plan_sites::Allocations;
+
+/// What a plan asks of a recording.
+pub struct PlanAsks {
+    /// One of each rule that takes something.
+    pub asks: Vec<Ask>,
+    /// Names of the rules that take nothing in this recording.
+    pub without_effect: Vec<String>,
+}
+
+/// The questions of `plan`, which fits `machine` ([`Plan::fit`]).
+pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
+    let mut found = PlanAsks { asks: Vec::new(), without_effect: Vec::new() };
+    let taken = taken_by(&plan.objects, trace);
+    for (rule, objects) in plan.objects.iter().zip(&taken) {
+        let (kind, by_touch) = kind_of(rule, machine)?;
+        let (sites, rest) = whole_sites(objects, trace);
+        let words = format!("{}: {}", rule.name, rule.policy.describe());
+        match Ask::taken(words, sites, rest, kind, by_touch) {
+            Some(ask) => found.asks.push(ask),
+            None => found.without_effect.push(format!("object {}", rule.name)),
+        }
+    }
+    for rule in &plan.threads {
+        let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
+        let seats = seats_of_threads(rule, trace, machine)?;
+        let words = format!("thread {which}: {} on their nodes", seats.len());
+        found.add(!seats.is_empty(), format!("thread {which}"), || Ask::threads(words, seats));
+    }
+    for rule in &plan.processes {
+        let which = rule.command.as_deref().unwrap_or("all");
+        let seats = seats_of_processes(rule, trace, machine)?;
+        let words = format!("process {which}: {} on their nodes", seats.len());
+        found.add(!seats.is_empty(), format!("process {which}"), || Ask::processes(words, seats));
+    }
+    Ok(found)
+}
+
+impl PlanAsks {
+    fn add(&mut self, has_effect: bool, name: String, ask: impl FnOnce() -> Ask) {
+        if has_effect {
+            self.asks.push(ask());
+        } else {
+            self.without_effect.push(name);
+        }
+    }
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn in_ranges(ranges: &[(u64, u64)], number: u64) -> bool {
+    ranges.is_empty() || ranges.iter().any(|&(first, last)| (first..=last).contains(&number))
+}
+
+/// The objects that each rule takes.
+fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
+    let allocations = Allocations::of(trace);
+    let mut order: Vec<&Object> = trace.objects().iter().collect();
+    order.sort_by_key(|object| (object.birth, object.id));
+    let mut by_stack: BTreeMap<StackId, Vec<bool>> = BTreeMap::new();
+    // Instances are counted in each process, of the objects that meet all else.
+    let mut seen: BTreeMap<(usize, ProcessIndex), u64> = BTreeMap::new();
+    let mut taken = vec![Vec::new(); rules.len()];
+    for object in order {
+        let Some(site) = trace.site(object.site) else { continue };
+        let stacks = by_stack
+            .entry(object.stack)
+            .or_insert_with(|| rules.iter().map(|rule| allocations.takes(&rule.matches, object.stack)).collect());
+        let program = trace.process(object.process).map_or("", |process| base(&process.exe));
+        let takes = |(at, rule): &(usize, &ObjectRule)| {
+            let matches = &rule.matches;
+            let is_dynamic = matches!(site.kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared);
+            let is_it = if matches.is_dynamic() { is_dynamic && stacks[*at] } else { is_static_match(matches, site) };
+            let is_sized = object.bytes >= matches.min_size.unwrap_or(0)
+                && object.bytes <= matches.max_size.unwrap_or(u64::MAX)
+                && matches.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
+            if !is_it || !is_sized {
+                return false;
+            }
+            let number = seen.entry((*at, object.process)).or_default();
+            *number += 1;
+            in_ranges(&matches.instances, *number - 1)
+        };
+        if let Some((at, _)) = rules.iter().enumerate().find(takes) {
+            taken[at].push(object.id);
+        }
+    }
+    taken
+}
+
+/// Whether a rule about symbols, sections or files is about a site.
+fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
+    let is_in = || matches.frame.module.as_ref().is_none_or(|end| path_ends_with(&site.module, end));
+    match (&matches.symbol, &matches.section, &matches.mapped_file) {
+        (Some(pattern), _, _) => {
+            site.kind == ObjectKind::Static
+                && is_in()
+                && spellings(&site.name).iter().any(|name| glob_matches(pattern, name))
+        }
+        (_, Some(section), _) => site.kind == ObjectKind::Section && is_in() && *section == *site.name,
+        (_, _, Some(pattern)) => site.kind == ObjectKind::File && glob_matches(pattern, &site.name),
+        _ => false,
+    }
+}
+
+/// Sites of which all objects are among these, and the objects of others.
+fn whole_sites(objects: &[ObjectId], trace: &Trace) -> (Vec<SiteId>, Vec<ObjectId>) {
+    let mut counts: BTreeMap<SiteId, usize> = BTreeMap::new();
+    for object in objects.iter().filter_map(|id| trace.object(*id)) {
+        *counts.entry(object.site).or_default() += 1;
+    }
+    let mut all: BTreeMap<SiteId, usize> = BTreeMap::new();
+    trace.objects().iter().for_each(|object| *all.entry(object.site).or_default() += 1);
+    let whole: BTreeSet<SiteId> =
+        counts.into_iter().filter(|(site, count)| all.get(site) == Some(count)).map(|(site, _)| site).collect();
+    let is_of_others = |id: &&ObjectId| trace.object(**id).is_some_and(|object| !whole.contains(&object.site));
+    let rest = objects.iter().filter(is_of_others).copied().collect();
+    (whole.into_iter().collect(), rest)
+}
+
+/// What the policy is as a fix, and whether pages go to who touches them first.
+fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
+    let with_memory: Vec<u16> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id.0).collect();
+    let even = |nodes: &[u16]| FixKind::WeightedInterleave(nodes.iter().map(|&node| (NodeId(node), 1)).collect());
+    let refuse = |why: &str| -> Result<(FixKind, bool)> {
+        let at = if rule.line > 0 { format!("line {}: ", rule.line) } else { String::new() };
+        bail!("{at}object {}: {why}", rule.name)
+    };
+    Ok(match &rule.policy {
+        Policy::Node { node, .. } => (FixKind::AllocateOnNode(NodeId(*node)), false),
+        Policy::Interleave(NodeSet::Listed(nodes)) if *nodes != with_memory => (even(nodes), false),
+        Policy::Interleave(_) => (FixKind::Interleave, false),
+        Policy::WeightedInterleave(weights) if weights.is_empty() => {
+            return refuse("the kernel of the machine decides on its weights, which so have no price; write `weights`");
+        }
+        Policy::WeightedInterleave(weights) => {
+            (FixKind::WeightedInterleave(weights.iter().map(|&(node, weight)| (NodeId(node), weight)).collect()), false)
+        }
+        Policy::Local => (FixKind::LocalArenas, false),
+        Policy::FirstUse => (FixKind::FirstTouchByUsers, true),
+        Policy::Split(_) => {
+            return refuse("`split` has no price; record with the plan (`numapilot record --plan`) and compare");
+        }
+        Policy::Replicate => {
+            return refuse(
+                "a plan cannot copy what threads of one process use; `--set OBJECT=replicate` says what copies would gain",
+            );
+        }
+        Policy::HandOver(_) => {
+            return refuse(
+                "when threads take it over is not priced by a rule; `--set OBJECT=hand-over` says what it would gain at best",
+            );
+        }
+    })
+}
+
+/// Nodes of a placing, ascending.
+fn nodes_of(placing: &Placing, machine: &Machine) -> Vec<NodeId> {
+    match placing {
+        Placing::Nodes(NodeSet::Listed(nodes)) => nodes.iter().map(|&node| NodeId(node)).collect(),
+        Placing::Nodes(NodeSet::All) => {
+            machine.nodes().iter().filter(|node| node.has_cpus()).map(|node| node.id).collect()
+        }
+        Placing::Cpus(cpus) => cpus.iter().filter_map(|&cpu| machine.node_of_cpu(CpuId(cpu))).collect(),
+    }
+}
+
+/// Where the k-th matching one goes; `None`: it may run on several nodes, so where it is then is not known.
+fn seat_of(nodes: &[NodeId], layout: Layout, number: usize) -> Option<NodeId> {
+    let first = *nodes.first()?;
+    match layout {
+        Layout::Spread => Some(nodes[number % nodes.len()]),
+        Layout::Together => nodes.iter().all(|node| *node == first).then_some(first),
+    }
+}
+
+fn seats_of_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ThreadIndex, NodeId)>> {
+    let nodes = nodes_of(&rule.placing, machine);
+    let mut in_process: BTreeMap<ProcessIndex, u64> = BTreeMap::new();
+    let mut seats = Vec::new();
+    for thread in trace.threads() {
+        let order = in_process.entry(thread.process).or_default();
+        *order += 1;
+        let program = trace.process(thread.process).map_or("", |process| base(&process.exe));
+        let is_named = |pattern: &Option<String>, name: &str| {
+            pattern.as_ref().is_none_or(|pattern| spellings(name).iter().any(|name| glob_matches(pattern, name)))
+        };
+        let is_it = rule.name.as_ref().is_none_or(|pattern| glob_matches(pattern, &thread.name))
+            && is_named(&rule.start, &thread.start_function)
+            && in_ranges(&rule.order, *order - 1)
+            && rule.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
+        if is_it {
+            let Some(node) = seat_of(&nodes, rule.layout, seats.len()) else {
+                bail!(
+                    "line {}: threads that may run on several nodes have no price; name one node, or `layout = \"spread\"`",
+                    rule.line
+                );
+            };
+            seats.push((thread.index, node));
+        }
+    }
+    Ok(seats)
+}
+
+fn seats_of_processes(rule: &ProcessRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ProcessIndex, NodeId)>> {
+    let nodes = nodes_of(&rule.placing, machine);
+    let (mut matching, mut seats) = (0, Vec::new());
+    for (index, process) in trace.processes().iter().enumerate() {
+        if rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, base(&process.exe))) {
+            continue;
+        }
+        matching += 1;
+        if in_ranges(&rule.order, matching - 1) {
+            let Some(node) = seat_of(&nodes, rule.layout, seats.len()) else {
+                bail!(
+                    "line {}: processes that may run on several nodes have no price; name one node, or `layout = \"spread\"`",
+                    rule.line
+                );
+            };
+            seats.push((ProcessIndex(index as u32), node));
+        }
+    }
+    Ok(seats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numapilot_flows::{Frame as CodeFrame, Location, LocationId, Process, Tables, Thread};
+
+    fn site(kind: ObjectKind, name: &str) -> Site {
+        let of = |text: &str| std::sync::Arc::from(text);
+        Site { kind, name: of(name), function: of("main"), file: of("/src/a.c"), line: 7, module: of("/bin/app") }
+    }
+
+    /// Blocks of line 7 in two processes (sizes 100 and 10 in turn, born one after the other), and a symbol `table`.
+    fn trace() -> Trace {
+        let frame = CodeFrame { function: "main".into(), file: "/src/a.c".into(), line: 7, column: 0, inlined: false };
+        let line = Location { module: "/bin/app".into(), offset: 0x100, frames: vec![frame] };
+        let mut objects: Vec<Object> = (0..8_u32)
+            .map(|number| Object {
+                id: ObjectId(number),
+                site: SiteId(0),
+                process: ProcessIndex(number / 4),
+                bytes: if number % 2 == 0 { 100 } else { 10 },
+                birth: numapilot_trace::ids::TimeNs(u64::from(number)),
+                stack: StackId(1),
+                ..Object::default()
+            })
+            .collect();
+        objects.push(Object { id: ObjectId(8), site: SiteId(1), bytes: 64, ..Object::default() });
+        let process = |exe: &str| Process { exe: exe.into(), ..Process::default() };
+        let thread = |number: u32, process: u32, name: &str| Thread {
+            index: ThreadIndex(number),
+            process: ProcessIndex(process),
+            name: name.into(),
+            ..Thread::default()
+        };
+        Trace::from_tables(Tables {
+            sites: vec![site(ObjectKind::Heap, "block"), site(ObjectKind::Static, "table")],
+            objects,
+            locations: vec![Location::default(), line],
+            stacks: vec![vec![], vec![LocationId(1)]],
+            processes: vec![process("/bin/app"), process("/bin/other")],
+            threads: vec![thread(0, 0, "app"), thread(1, 0, "work"), thread(2, 1, "other"), thread(3, 1, "work")],
+            ..Tables::default()
+        })
+    }
+
+    fn plan(text: &str) -> Plan {
+        let head = "version = 1\n";
+        Plan::parse(&format!("{head}{text}"), "made.toml").expect("a plan")
+    }
+
+    fn machine() -> Machine {
+        Machine::load("opteron-8385").expect("a model")
+    }
+
+    fn numbers(objects: &[ObjectId]) -> Vec<u32> {
+        objects.iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn the_first_rule_takes_an_object_by_size_program_and_number() {
+        let rules = "
+            [[object]]
+            name = \"large of other\"
+            file = \"a.c\"
+            line = 7
+            min_size = 50
+            process = \"other\"
+            policy = \"local\"
+            [[object]]
+            name = \"second of each\"
+            file = \"a.c\"
+            line = 7
+            instances = \"1\"
+            policy = \"interleave\"
+            [[object]]
+            name = \"rest\"
+            file = \"a.c\"
+            line = 7
+            policy = \"node\"
+            node = 2
+            [[object]]
+            name = \"table\"
+            symbol = \"tab*\"
+            policy = \"interleave\"
+            [[object]]
+            name = \"none\"
+            symbol = \"absent\"
+            policy = \"interleave\"
+        ";
+        let (plan, trace) = (plan(rules), trace());
+        let taken: Vec<Vec<u32>> = taken_by(&plan.objects, &trace).iter().map(|list| numbers(list)).collect();
+        // Of `other`, 4 and 6 are large; instances are counted among what is left: 5 and 7.
+        assert_eq!(taken, [vec![4, 6], vec![1, 7], vec![0, 2, 3, 5], vec![8], vec![]]);
+        let (whole, rest) = whole_sites(&[ObjectId(8), ObjectId(0)], &trace);
+        assert_eq!((whole, numbers(&rest)), (vec![SiteId(1)], vec![0]), "a site of which all is taken is one");
+        let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
+        let found = asks(&fitted.plan, &trace, &machine()).expect("it can be asked");
+        assert_eq!((found.asks.len(), found.without_effect), (4, vec!["object none".to_owned()]));
+    }
+
+    #[test]
+    fn what_has_no_price_is_refused_by_line_and_with_what_to_do() {
+        let cases = [
+            ("policy = \"split\"", "record with the plan"),
+            ("policy = \"replicate\"", "--set OBJECT=replicate"),
+            ("policy = \"hand-over\"\nto = \"work\"", "--set OBJECT=hand-over"),
+        ];
+        for (policy, needed) in cases {
+            let plan = plan(&format!("[[object]]\nname = \"block\"\nfile = \"a.c\"\n{policy}\n"));
+            let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
+            let why = asks(&fitted.plan, &trace(), &machine()).err().expect("no price").to_string();
+            assert!(why.contains("line 2: object block") && why.contains(needed), "{why}");
+        }
+        let both = plan("[[thread]]\nname = \"work\"\nnodes = \"0-1\"\n");
+        let why = asks(&both, &trace(), &machine()).err().expect("no price").to_string();
+        assert!(why.contains("line 2") && why.contains("layout = \"spread\""), "{why}");
+    }
+
+    #[test]
+    fn threads_and_processes_are_seated_as_the_rules_say() {
+        let plan = plan(
+            "[[thread]]\nname = \"work\"\nnodes = \"1-2\"\nlayout = \"spread\"\n[[thread]]\nprocess = \"app\"\norder = \"0\"\nnodes = \"3\"\n\
+             [[process]]\nnodes = \"all\"\nlayout = \"spread\"\n",
+        );
+        let (trace, machine) = (trace(), machine());
+        let seats = |rule: usize| seats_of_threads(&plan.threads[rule], &trace, &machine).expect("seats");
+        assert_eq!(seats(0), [(ThreadIndex(1), NodeId(1)), (ThreadIndex(3), NodeId(2))]);
+        assert_eq!(seats(1), [(ThreadIndex(0), NodeId(3))], "numbers are counted within a process");
+        let processes = seats_of_processes(&plan.processes[0], &trace, &machine).expect("seats");
+        assert_eq!(processes, [(ProcessIndex(0), NodeId(0)), (ProcessIndex(1), NodeId(1))]);
+    }
+}
