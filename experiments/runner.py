@@ -10,6 +10,7 @@ import threading
 import time
 
 import files
+import loop
 import plan
 
 RATE_HZ = "500000"
@@ -67,6 +68,47 @@ class Lab:
         run([self.numapilot, "record", *options, "--", program, "--variant", job.variant, *job.arguments], cwd=self.out)
         os.replace(unfinished, trace)
         self.say(f"recorded {job.program}, {job.variant}, on {machine}: {time.monotonic() - begun:.0f} s")
+
+    def loop(self, program):
+        """Predictions of a recording of the program beside what recordings with each change find."""
+        variant = plan.PROGRAMS[program]
+        folder = os.path.join(self.out, "loop", program)
+        kept_at = os.path.join(folder, "rows.json")
+        key = {"binary": self.binary_hash, "program": files.hash_of(os.path.join(self.workloads, program)), "runs": loop.RUNS}
+        kept = self.kept(kept_at, key)
+        if kept is not None:
+            return [loop.Row(**one) for one in kept]
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+
+        def ask(*words):
+            return run([self.numapilot, *words], cwd=folder)
+
+        def record(name, *options):
+            command = [os.path.join(self.workloads, program), "--variant", variant, *plan.WHOLE]
+            ask("record", "--quiet", "--machine", plan.MACHINE, "--rate", RATE_HZ, "-o", os.path.join(folder, name), *options, "--", *command)
+            return os.path.join(folder, name)
+
+        rows = loop.rows(program, record, ask, folder)
+        for name in os.listdir(folder):
+            if name.endswith(".numatrace"):
+                shutil.rmtree(os.path.join(folder, name))
+        files.write(kept_at, json.dumps({"key": key, "answer": [loop.kept(one) for one in rows]}))
+        return rows
+
+    def loops(self, programs):
+        """All rows, and what failed."""
+        rows, failures = [], []
+        for program in programs:
+            begun = time.monotonic()
+            try:
+                rows += self.loop(program)
+            except (Failed, OSError, ValueError, KeyError) as error:
+                failures.append(f"{program}: {error}")
+            self.say(f"closed loop of {program}: {time.monotonic() - begun:.0f} s")
+        for failure in failures:
+            self.say(f"experiments: {failure}")
+        return rows, failures
 
     def say(self, text):
         with self.said:

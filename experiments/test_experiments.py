@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 import figures  # noqa: E402
 import files  # noqa: E402
 import judge  # noqa: E402
+import loop  # noqa: E402
 import page  # noqa: E402
 import plan  # noqa: E402
 import plots  # noqa: E402
@@ -212,6 +213,50 @@ class Kept(unittest.TestCase):
             answers, failures = runner.Lab(binary, folder, folder).results(plan.jobs(["pca"], plan.POLICIES, 1.0, 1, False))
             self.assertEqual(answers, {})
             self.assertIn("no such program", failures[0])
+
+
+class Loop(unittest.TestCase):
+    """tools/loop.py, with a made-up numapilot."""
+
+    def test_rows_come_of_predictions_and_of_recordings_with_the_change(self):
+        asked = []
+
+        def ask(*words):
+            asked.append(words)
+            if words[0] == "report":
+                with open(words[3], "w", encoding="utf-8") as file:
+                    file.write("version = 1\n[[object]]\n")
+            if words[0] == "whatif":
+                return json.dumps({"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3})
+            return json.dumps({"gain": {"value": 0.32 if "after-0-1" in words[2] else 0.5, "low": 0.29, "high": 0.5}})
+
+        recorded = []
+
+        def record(name, *options):
+            recorded.append((name, options))
+            return name
+
+        with tempfile.TemporaryDirectory() as folder:
+            rows = loop.rows("made", record, ask, folder)
+        self.assertEqual([one.what for one in rows], [loop.INTERLEAVED, loop.PLANNED])
+        # Both lie beyond the interval, by less than is known of them.
+        self.assertEqual([(one.inside, one.meets) for one in rows], [(False, True), (False, True)])
+        self.assertEqual(len(recorded), loop.RUNS * 3)
+        self.assertIn(("after-1-2.numatrace", ("--seed", "2", "--plan", os.path.join(folder, "fix.toml"))), recorded)
+        compared = [words for words in asked if words[0] == "compare"]
+        self.assertEqual(compared[0][:3], ("compare", "before-1.numatrace", "after-0-1.numatrace"))
+        self.assertIn("| `made` | everything interleaved | +20.0 | +10.0 to +30.0 | +32.0 (+29.0 to +50.0) | within both intervals |", loop.table(rows))
+        self.assertIn("0 of 2 gains that were found lie inside", loop.verdict(rows))
+        self.assertIn("2 the two intervals meet", loop.verdict(rows))
+        self.assertEqual([loop.Row(**loop.kept(one)) for one in rows], rows)
+
+    def test_a_prediction_that_is_wrong_shows(self):
+        far = loop.Row("made", "x", 0.2, 0.1, 0.3, -0.2, -0.25, -0.15)
+        self.assertFalse(far.inside or far.meets or far.sign_agrees)
+        self.assertIn("**no**", loop.table([far]))
+        self.assertIn("0 of 1 signs are right", loop.verdict([far]))
+        small = loop.Row("made", "x", 0.03, 0.02, 0.04, -0.01, -0.015, -0.005)
+        self.assertTrue(small.sign_agrees)
 
 
 if __name__ == "__main__":

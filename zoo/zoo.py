@@ -16,6 +16,7 @@ import time
 import fetch
 import files
 import judge
+import loop
 import steps
 import store
 
@@ -25,7 +26,7 @@ ENGINES = ["instrument", "again", "emulate", "track"]
 NATIVE_RUNS = 3
 SEED = {"again": 2}
 BUILD_LIMIT_S, INPUT_LIMIT_S = 1800, 300
-LIMIT_S = {"native": 120, "track": 300, "instrument": 600, "again": 600, "emulate": 1200}
+LIMIT_S = {"native": 120, "track": 300, "instrument": 600, "again": 600, "emulate": 1200, "loop": 600}
 
 
 class Failed(Exception):
@@ -172,13 +173,13 @@ class Zoo:
             raise Failed(f"input failed ({took.problem or took.status}): {steps.tail(log)}")
         return {}
 
-    def run(self, program, engine):
-        """One run: what it put out, and what it took."""
+    def run(self, program, engine, options=()):
+        """One run: what it put out, and what it took. `options`: further ones of `record`."""
         folder = self.store.run(program.name, engine)
         out = os.path.join(folder, "out")
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(out)
-        variant = "instrument" if engine in ("instrument", "again") else "native"
+        variant = "instrument" if engine in ("instrument", "again", "loop") else "native"
         # The same words for every engine, for programs that print their command.
         os.symlink(self.store.tree(program.name, variant), os.path.join(out, "tree"))
         os.symlink(self.store.inputs(program.name), os.path.join(out, "in"))
@@ -186,9 +187,10 @@ class Zoo:
         command = list(program.run)
         trace = os.path.join(folder, "trace.numatrace")
         if engine != "native":
-            kind = {"again": "instrument"}.get(engine, engine)
-            machine = [] if kind == "track" else ["--machine", MACHINE, "--seed", str(SEED.get(engine, 1))]
-            command = [self.numapilot, "record", "--quiet", "-o", trace, "--engine", kind, *machine, "--", *command]
+            kind = {"again": "instrument", "loop": "instrument"}.get(engine, engine)
+            machine = [] if kind == "track" else ["--machine", MACHINE]
+            seed = [] if kind == "track" or options else ["--seed", str(SEED.get(engine, 1))]
+            command = [self.numapilot, "record", "--quiet", "-o", trace, "--engine", kind, *machine, *seed, *options, "--", *command]
         stdout, stderr = os.path.join(out, "stdout"), os.path.join(folder, "stderr")
         arguments = (out, environment, stdout, stderr, min(LIMIT_S[engine], self.limit_s))
         took = steps.run_with_client(command, program.client, *arguments) if program.client else steps.run(command, *arguments)
@@ -242,6 +244,36 @@ class Zoo:
         done["trace_mib"] = round(sum(os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)) / 2**20, 2)
         shutil.rmtree(trace)
         return done
+
+    def closed_loop(self, program):
+        """What `whatif` predicts of a recording, beside what recordings with each change find (tools/loop.py)."""
+        folder = self.store.path("programs", program.name, "loop")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+
+        def record(name, *options):
+            self.run(program, "loop", options)
+            to = os.path.join(folder, name)
+            os.replace(os.path.join(self.store.run(program.name, "loop"), "trace.numatrace"), to)
+            return to
+
+        try:
+            rows = loop.rows(program.name, record, self.ask, folder)
+        except (OSError, ValueError, KeyError) as error:
+            raise Failed(f"closed loop: {error!r}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {"rows": [loop.kept(one) for one in rows]}
+
+    def loop_of(self, program):
+        """Does the closed loop of a program that was built; its rows, or why there are none."""
+        results = self.store.load(program.name)
+        built = results.get("build-instrument", {"failed": "not built"})
+        if built["failed"] or results.get("native", {"failed": "not run"})["failed"]:
+            return [], "not built, or its native run failed: without --loop first"
+        key = store.key_of(built["key"], program.run, program.client, self.binary, loop.RUNS)
+        done = self.step(program, results, "loop", key, lambda: self.closed_loop(program))
+        return [loop.Row(**one) for one in done.get("rows", [])], done["failed"]
 
     def ask(self, *words):
         done = subprocess.run([self.numapilot, *words], capture_output=True, text=True, check=False)

@@ -1,0 +1,117 @@
+"""The closed loop: what `whatif` predicts of a recording, beside what recordings with the change find. Shared by the experiments and the zoo. Pure."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+
+# Recordings of each side: one says what is predicted, all say how much equal runs differ.
+RUNS = 2
+INTERLEAVED = "everything interleaved"
+PLANNED = "the report's plan"
+# A change of the run time by less counts as none where signs are compared.
+NO_CHANGE = 0.05
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A change: how `record` makes it, and how `whatif` is asked for it."""
+
+    what: str
+    record: tuple
+    ask: tuple
+
+
+@dataclass(frozen=True)
+class Row:
+    """A change of a program. Gains as shares of the new run time; found ones with the 95 % interval of the recordings' spread."""
+
+    program: str
+    what: str
+    predicted: float
+    low: float
+    high: float
+    found: float
+    found_low: float
+    found_high: float
+
+    @property
+    def inside(self):
+        """Whether the interval that was predicted holds what was found."""
+        return self.low <= self.found <= self.high
+
+    @property
+    def meets(self):
+        """Whether the two intervals meet: what is found is known only so well."""
+        return self.low <= self.found_high and self.found_low <= self.high
+
+    @property
+    def sign_agrees(self):
+        is_none = abs(self.found) <= NO_CHANGE or self.found_low <= 0 <= self.found_high
+        return is_none or (self.predicted > 0) == (self.found > 0)
+
+
+def changes(ask, trace, folder):
+    """What is tried on the program of a recording: all its memory interleaved, and the plan that its report writes, where that has a rule.
+
+    `ask` runs numapilot with words and answers what it printed. The plan is kept in `folder`.
+    """
+    plan = os.path.join(folder, "fix.toml")
+    ask("report", trace, "--plan", plan)
+    with open(plan, encoding="utf-8") as file:
+        has_rules = "[[" in file.read()
+    tried = [Tried(INTERLEAVED, ("--placement", "interleave"), ("--set", "*=interleave"))]
+    return tried + ([Tried(PLANNED, ("--plan", plan), ("--plan", plan))] if has_rules else [])
+
+
+def row(program, what, predicted, compared):
+    """From the answers of `whatif --json` and `compare --json`."""
+    answer, found = json.loads(predicted), json.loads(compared)["gain"]
+    if found is None:
+        raise ValueError("the run times cannot be compared")
+    return Row(program, what, *(answer[key] for key in ("gain", "gain_low", "gain_high")), *(found[key] for key in ("value", "low", "high")))
+
+
+def rows(program, record, ask, folder):
+    """One row of each change. `record` makes a recording of a name with further options of numapilot's, and answers its path."""
+    before = [record(f"before-{number}.numatrace", "--seed", str(number)) for number in range(1, RUNS + 1)]
+    found = []
+    for number, tried in enumerate(changes(ask, before[0], folder)):
+        predicted = ask("whatif", before[0], "--json", *tried.ask)
+        after = [record(f"after-{number}-{seed}.numatrace", "--seed", str(seed), *tried.record) for seed in range(1, RUNS + 1)]
+        compared = ask("compare", before[0], after[0], "--before", *before[1:], "--after", *after[1:], "--quiet", "--json")
+        found.append(row(program, tried.what, predicted, compared))
+    return found
+
+
+def kept(one):
+    """A row as JSON keeps it; `Row(**kept)` is it again."""
+    return asdict(one)
+
+
+def percent(share):
+    return f"{100 * share:+.1f}"
+
+
+def table(rows):
+    """Markdown."""
+    lines = ["| program | change | predicted, % | 90 % interval | found, % | inside |", "| --- | --- | --- | --- | --- | --- |"]
+    for one in rows:
+        inside = "yes" if one.inside else "within both intervals" if one.meets else "**no**"
+        found = f"{percent(one.found)} ({percent(one.found_low)} to {percent(one.found_high)})"
+        cells = [f"`{one.program}`", one.what, percent(one.predicted), f"{percent(one.low)} to {percent(one.high)}", found, inside]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def verdict(rows):
+    """How good the predictions are over all."""
+    count = len(rows)
+    if count == 0:
+        return "Nothing was tried.\n"
+    inside, meets, signs = (sum(getattr(one, what) for one in rows) for what in ("inside", "meets", "sign_agrees"))
+    error = sum(abs(one.predicted - one.found) for one in rows) / count
+    width = sum(one.high - one.low for one in rows) / count
+    return (
+        f"{inside} of {count} gains that were found lie inside the interval that was predicted; of {meets} the two intervals meet. The predictions' mean\n"
+        f"absolute error is {100 * error:.1f} points, their intervals' mean width {100 * width:.1f} points; {signs} of {count} signs are right.\n"
+    )
