@@ -52,7 +52,7 @@ pub struct Course {
     pub threads: Vec<(u64, u64)>,
 }
 
-/// Seconds after which a program counts as stuck. On an idle machine none takes more than 5; beside programs that use every CPU, each of the hundred thousands of
+/// Seconds after which a program counts as stuck. 5 on an idle machine at most; beside programs that use every CPU, each of the hundred thousands of
 /// hand-overs between threads may wait for a turn of the scheduler (70 s seen).
 const GIVE_UP_S: &str = "300";
 
