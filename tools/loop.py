@@ -94,7 +94,7 @@ def percent(share):
 
 def table(rows):
     """Markdown."""
-    lines = ["| program | change | predicted, % | 90 % interval | found, % | inside |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| program | change | predicted, % | 95 % interval | found, % | inside |", "| --- | --- | --- | --- | --- | --- |"]
     for one in rows:
         inside = "yes" if one.inside else "within both intervals" if one.meets else "**no**"
         found = f"{percent(one.found)} ({percent(one.found_low)} to {percent(one.found_high)})"
