@@ -374,7 +374,7 @@ fn apart(asks: &[Ask], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
 
 fn wish<'f>(machine: &Machine, ask: &Ask, groups: &[u32], facts: &impl Fn(u32) -> Option<&'f SiteFacts>) -> Wish {
     let facts: Vec<&SiteFacts> = groups.iter().filter_map(|&group| facts(group)).collect();
-    let index = |node: &NodeId| machine.node_index(*node).map(|index| index as u16);
+    let index = |node: &NodeId| index_of(machine, Some(*node));
     match (&ask.about, &ask.kind) {
         (About::Threads(seats), _) => {
             let seats = seats.iter().filter_map(|(thread, node)| Some((thread.0, index(node)?)));
@@ -406,12 +406,11 @@ fn check(machine: &Machine, ask: &Ask) -> Result<(), WhatIfError> {
 /// A thread goes only where it ran: what it touched first, and where, is of the nodes on which it did.
 fn check_seats(scene: &Scene<'_>, ask: &Ask) -> Result<(), WhatIfError> {
     let About::Threads(seats) = &ask.about else { return Ok(()) };
-    let ran: std::collections::HashSet<(u32, u16)> =
-        scene.usage.rows.iter().map(|row| (row.thread, row.from)).collect();
-    let accesses: std::collections::HashSet<u32> = scene.usage.rows.iter().map(|row| row.thread).collect();
+    let mut ran_on: HashMap<u32, Vec<u16>> = HashMap::new();
+    scene.usage.rows.iter().for_each(|row| ran_on.entry(row.thread).or_default().push(row.from));
     let is_known = |thread: ThreadIndex, node: NodeId| {
-        let index = scene.machine.node_index(node).map(|index| index as u16);
-        !accesses.contains(&thread.0) || index.is_some_and(|index| ran.contains(&(thread.0, index)))
+        let index = index_of(scene.machine, Some(node));
+        ran_on.get(&thread.0).is_none_or(|nodes| index.is_some_and(|index| nodes.contains(&index)))
     };
     match seats.iter().find(|(thread, node)| !is_known(*thread, *node)) {
         None => Ok(()),

@@ -15,7 +15,7 @@ use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::Allocations;
+use super::plan_sites::{Allocations, base, is_allocated};
 
 /// What a plan asks of a recording.
 pub struct PlanAsks {
@@ -29,9 +29,10 @@ pub struct PlanAsks {
 pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
     let mut found = PlanAsks { asks: Vec::new(), without_effect: Vec::new() };
     let taken = taken_by(&plan.objects, trace);
+    let objects_of = counted(trace.objects());
     for (rule, objects) in plan.objects.iter().zip(&taken) {
         let (kind, by_touch) = kind_of(rule, machine)?;
-        let (sites, rest) = whole_sites(objects, trace);
+        let (sites, rest) = whole_sites(objects, trace, &objects_of);
         let words = format!("{}: {}", rule.name, rule.policy.describe());
         match Ask::taken(words, sites, rest, kind, by_touch) {
             Some(ask) => found.asks.push(ask),
@@ -63,10 +64,6 @@ impl PlanAsks {
     }
 }
 
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 fn in_ranges(ranges: &[(u64, u64)], number: u64) -> bool {
     ranges.is_empty() || ranges.iter().any(|&(first, last)| (first..=last).contains(&number))
 }
@@ -88,8 +85,11 @@ fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
         let program = trace.process(object.process).map_or("", |process| base(&process.exe));
         let takes = |(at, rule): &(usize, &ObjectRule)| {
             let matches = &rule.matches;
-            let is_dynamic = matches!(site.kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared);
-            let is_it = if matches.is_dynamic() { is_dynamic && stacks[*at] } else { is_static_match(matches, site) };
+            let is_it = if matches.is_dynamic() {
+                is_allocated(site.kind) && stacks[*at]
+            } else {
+                is_static_match(matches, site)
+            };
             let is_sized = object.bytes >= matches.min_size.unwrap_or(0)
                 && object.bytes <= matches.max_size.unwrap_or(u64::MAX)
                 && matches.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
@@ -122,14 +122,16 @@ fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
     }
 }
 
-/// Sites of which all objects are among these, and the objects of others.
-fn whole_sites(objects: &[ObjectId], trace: &Trace) -> (Vec<SiteId>, Vec<ObjectId>) {
-    let mut counts: BTreeMap<SiteId, usize> = BTreeMap::new();
-    for object in objects.iter().filter_map(|id| trace.object(*id)) {
-        *counts.entry(object.site).or_default() += 1;
-    }
-    let mut all: BTreeMap<SiteId, usize> = BTreeMap::new();
-    trace.objects().iter().for_each(|object| *all.entry(object.site).or_default() += 1);
+/// How many objects of each site there are.
+fn counted<'o>(objects: impl IntoIterator<Item = &'o Object>) -> BTreeMap<SiteId, usize> {
+    let mut counts = BTreeMap::new();
+    objects.into_iter().for_each(|object| *counts.entry(object.site).or_default() += 1);
+    counts
+}
+
+/// Sites of which all objects (`all`, by site) are among these, and the objects of others.
+fn whole_sites(objects: &[ObjectId], trace: &Trace, all: &BTreeMap<SiteId, usize>) -> (Vec<SiteId>, Vec<ObjectId>) {
+    let counts = counted(objects.iter().filter_map(|id| trace.object(*id)));
     let whole: BTreeSet<SiteId> =
         counts.into_iter().filter(|(site, count)| all.get(site) == Some(count)).map(|(site, _)| site).collect();
     let is_of_others = |id: &&ObjectId| trace.object(**id).is_some_and(|object| !whole.contains(&object.site));
@@ -334,7 +336,7 @@ mod tests {
         let taken: Vec<Vec<u32>> = taken_by(&plan.objects, &trace).iter().map(|list| numbers(list)).collect();
         // Of `other`, 4 and 6 are large; instances are counted among what is left: 5 and 7.
         assert_eq!(taken, [vec![4, 6], vec![1, 7], vec![0, 2, 3, 5], vec![8], vec![]]);
-        let (whole, rest) = whole_sites(&[ObjectId(8), ObjectId(0)], &trace);
+        let (whole, rest) = whole_sites(&[ObjectId(8), ObjectId(0)], &trace, &counted(trace.objects()));
         assert_eq!((whole, numbers(&rest)), (vec![SiteId(1)], vec![0]), "a site of which all is taken is one");
         let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
         let found = asks(&fitted.plan, &trace, &machine()).expect("it can be asked");

@@ -88,7 +88,7 @@ impl<'t> Allocations<'t> {
             let own = self.trace.stack(stack).iter().map(|at| self.trace.location(*at));
             let own = own.into_iter().find(|location| location.frames.iter().any(is_own));
             if let Some(location) = own.filter(|location| !location.module.is_empty()) {
-                *calls.entry((base(&location.module), location.offset + 1)).or_default() += bytes;
+                *calls.entry((base(&location.module).to_owned(), location.offset + 1)).or_default() += bytes;
             }
         }
         let mut calls: Vec<_> = calls.into_iter().map(|((module, offset), bytes)| (module, offset, bytes)).collect();
@@ -118,12 +118,14 @@ impl<'t> Allocations<'t> {
     }
 }
 
-fn is_allocated(kind: ObjectKind) -> bool {
+/// Whether objects of this kind are what a call allocates or maps.
+pub fn is_allocated(kind: ObjectKind) -> bool {
     matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared)
 }
 
-fn base(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or(path).to_owned()
+/// The last part of a path.
+pub fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn function_pattern(site: &Site) -> Option<String> {
@@ -133,12 +135,12 @@ fn function_pattern(site: &Site) -> Option<String> {
 
 /// What a rule matches a site's objects by, were there no other sites; `None` for stacks and what is not known.
 pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
-    let module = || Some(base(&site.module)).filter(|module| !module.is_empty());
+    let module = || Some(base(&site.module).to_owned()).filter(|module| !module.is_empty());
     let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };
     let by_code = |frame: Frame| ObjectMatch { frame, ..ObjectMatch::default() };
     match site.kind {
         kind if is_allocated(kind) && site.line > 0 => Some(by_code(Frame {
-            file: Some(base(&site.file)),
+            file: Some(base(&site.file).to_owned()),
             lines: Some((site.line, site.line)),
             ..Frame::default()
         })),
