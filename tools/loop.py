@@ -1,4 +1,4 @@
-"""The closed loop: what `whatif` predicts of a recording, beside what recordings with the change find. Shared by the experiments and the zoo. Starts no process."""
+"""The closed loop: what `whatif` predicts of a recording, beside what recordings with the change find. For the experiments and the zoo. Starts no process."""
 
 import json
 import os
