@@ -8,7 +8,7 @@ use std::ptr;
 use numapilot_arrow::{AccessBatches, ArrowArrayStream, stream as stream_of};
 use numapilot_flows::Trace;
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::filter::{FilterRow, filter_of};
 use crate::handles::Held;
 use crate::trace::{OpenTrace, TraceHandle, opened};

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use numapilot_flows::LocationId;
 use numapilot_trace::ids::StackId;
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::trace::{TraceHandle, opened};
 
 /// One function at a code address.

@@ -4,7 +4,7 @@ use numapilot_flows::{Filter, ObjectKind, SiteId, Trace};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
 
-use crate::border::*;
+use crate::ffi::*;
 
 /// Conditions on accesses: every one that is set must hold. Begin with `NUMAPILOT_FILTER_ALL`, which lets all pass.
 #[repr(C)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_flows::{AccessRef, Cursor};
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::filter::{FilterRow, filter_of};
 use crate::handles::{Held, Table};
 use crate::rows::{NUMAPILOT_NO_NODE, NUMAPILOT_NONE};

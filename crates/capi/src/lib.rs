@@ -6,8 +6,8 @@
 //! at any moment leaves the child with working handles.
 
 mod arrow;
-mod border;
 mod code;
+mod ffi;
 mod filter;
 mod flow;
 mod handles;
@@ -17,8 +17,8 @@ mod text;
 mod trace;
 
 pub use arrow::*;
-pub use border::*;
 pub use code::*;
+pub use ffi::*;
 pub use filter::*;
 pub use flow::*;
 pub use rows::*;

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::trace::{OpenTrace, SiteTexts, TraceHandle, opened};
 
 /// A time that never came: the object or thread lived until the end.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use numapilot_insight::{Estimate, Statistics};
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::filter::{FilterRow, filter_of};
 use crate::trace::{TraceHandle, opened};
 

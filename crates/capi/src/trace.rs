@@ -6,7 +6,7 @@ use std::path::Path;
 use numapilot_flows::{FlowError, ObjectKind, Trace};
 use numapilot_trace::name::find;
 
-use crate::border::*;
+use crate::ffi::*;
 use crate::handles::{BadHandle, Held, Table};
 use crate::text::{Finished, TextAt, Texts};
 

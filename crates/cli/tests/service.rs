@@ -5,11 +5,11 @@ use std::process::Output;
 use std::sync::Arc;
 use std::thread;
 
-use numapilot_pilot::event;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::status;
-use numapilot_pilot::status::Board;
+use numapilot_balancer::event;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::status;
+use numapilot_balancer::status::Board;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;
 use numapilot_service::control::line;
@@ -65,7 +65,7 @@ fn write_journal(folder: &std::path::Path) -> String {
         first: 0x7f00_0000_0000,
         pages: 512,
         page_bytes: 4096,
-        fate: event::Fate::Move { from: Some(0), to: 1 },
+        fate: event::PageDecision::Move { from: Some(0), to: 1 },
         seen: vec![event::SeenFrom { node: 1, reads: 40.0, writes: 3.0 }],
         because: "one remote user".to_owned(),
         predicted_gain_ns_per_s: None,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::context::Analysis;
 use crate::estimate::Estimate;
 use crate::facts::{PAGE_BYTES, Page, SiteFacts};
-use crate::fixes::{FixKind, Shop, Wish};
+use crate::fixes::{FixCandidate, FixKind, FixPricer};
 use crate::patterns::{Interest, Scene, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::uncertainty::Uncertainty;
@@ -24,7 +24,7 @@ const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, loca
 
 /// One wish: some memory, and where it should be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct PlacementOverride {
     /// In words.
     pub words: String,
     about: About,
@@ -87,14 +87,19 @@ pub enum WhatIfError {
     Machine(#[from] TrafficError),
 }
 
-impl Ask {
+impl PlacementOverride {
     /// Reads `OBJECT=WHERE`.
     ///
     /// # Errors
     /// If it is of another form, or names what the trace does not have.
-    pub fn read(trace: &Trace, text: &str) -> Result<Ask, WhatIfError> {
+    pub fn read(trace: &Trace, text: &str) -> Result<PlacementOverride, WhatIfError> {
         let (name, place) = text.rsplit_once('=').ok_or(WhatIfError::Form)?;
-        let pin = |words: &str, kind| Ask { words: words.to_owned(), about: About::Nothing, kind, by_touch: false };
+        let pin = |words: &str, kind| PlacementOverride {
+            words: words.to_owned(),
+            about: About::Nothing,
+            kind,
+            by_touch: false,
+        };
         match (name, place) {
             ("processes", "pin") => return Ok(pin("processes: each pinned to one node", FixKind::PinProcesses)),
             ("threads", "pin") => {
@@ -104,7 +109,7 @@ impl Ask {
         }
         let kind = kind_of(place).ok_or_else(|| WhatIfError::Where(place.to_owned()))?;
         let about = if name == "*" { About::All } else { About::Objects(trace.objects_named(name)?) };
-        Ok(Ask { words: format!("{name}: {place}"), about, kind, by_touch: place == "first-touch" })
+        Ok(PlacementOverride { words: format!("{name}: {place}"), about, kind, by_touch: place == "first-touch" })
     }
 
     /// The memory that a plan's rule takes: all objects of `sites`, and `objects` of others. `by_touch`: its pages go to who touched them first, whatever the
@@ -116,21 +121,21 @@ impl Ask {
         objects: Vec<ObjectId>,
         kind: FixKind,
         by_touch: bool,
-    ) -> Option<Ask> {
+    ) -> Option<PlacementOverride> {
         let about = (!sites.is_empty() || !objects.is_empty()).then_some(About::Taken(sites, objects))?;
-        Some(Ask { words, about, kind, by_touch })
+        Some(PlacementOverride { words, about, kind, by_touch })
     }
 
     /// Threads, each on a node on which it ran in the recording.
     #[must_use]
-    pub fn threads(words: String, seats: Vec<(ThreadIndex, NodeId)>) -> Ask {
-        Ask { words, about: About::Threads(seats), kind: FixKind::PinThreads, by_touch: false }
+    pub fn threads(words: String, seats: Vec<(ThreadIndex, NodeId)>) -> PlacementOverride {
+        PlacementOverride { words, about: About::Threads(seats), kind: FixKind::PinThreads, by_touch: false }
     }
 
     /// Processes, each on a node, with the memory that only they use.
     #[must_use]
-    pub fn processes(words: String, seats: Vec<(ProcessIndex, NodeId)>) -> Ask {
-        Ask { words, about: About::Processes(seats), kind: FixKind::PinProcesses, by_touch: false }
+    pub fn processes(words: String, seats: Vec<(ProcessIndex, NodeId)>) -> PlacementOverride {
+        PlacementOverride { words, about: About::Processes(seats), kind: FixKind::PinProcesses, by_touch: false }
     }
 
     fn is_of_memory(&self) -> bool {
@@ -249,26 +254,28 @@ impl Analysis<'_> {
     ///
     /// # Errors
     /// If the recording has no prices, or the machine cannot do it.
-    pub fn what_if(&self, machine: &Machine, asks: &[Ask]) -> Result<Answer, WhatIfError> {
+    pub fn what_if(&self, machine: &Machine, overrides: &[PlacementOverride]) -> Result<Answer, WhatIfError> {
         self.check_priced()?;
-        asks.iter().try_for_each(|ask| check(machine, ask))?;
-        let (interest, groups) = self.interest(machine, asks);
+        overrides.iter().try_for_each(|change| check(machine, change))?;
+        let (interest, groups) = self.interest(machine, overrides);
         let scene = Scene::new(self, machine, &interest)?;
-        asks.iter().try_for_each(|ask| check_seats(&scene, ask))?;
-        let shop = Shop::new(&scene)?;
+        overrides.iter().try_for_each(|change| check_seats(&scene, change))?;
+        let pricer_of_fixes = FixPricer::new(&scene)?;
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);
-        let wishes: Vec<Wish> =
-            asks.iter().zip(&groups).map(|(ask, groups)| wish(machine, ask, groups, &facts)).collect();
-        let then = shop.then(&wishes.iter().collect::<Vec<_>>(), true)?;
-        let bytes = |(ask, wish): (&Ask, &Wish)| ask.is_of_memory().then(|| wish.live_bytes());
-        let (gain, uncertainty) = shop.gain(&then);
+        let candidates: Vec<FixCandidate> =
+            overrides.iter().zip(&groups).map(|(change, groups)| candidate(machine, change, groups, &facts)).collect();
+        let then = pricer_of_fixes.then(&candidates.iter().collect::<Vec<_>>(), true)?;
+        let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
+            change.is_of_memory().then(|| candidate.live_bytes())
+        };
+        let (gain, uncertainty) = pricer_of_fixes.gain(&then);
         Ok(Answer {
-            now: outlook(machine, shop.now()),
+            now: outlook(machine, pricer_of_fixes.now()),
             then: outlook(machine, &then),
             gain,
             uncertainty,
-            more_bytes: wishes.iter().map(|wish| wish.more_bytes(machine)).sum(),
-            set: asks.iter().zip(&wishes).map(|both| (both.0.words.clone(), bytes(both))).collect(),
+            more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
+            set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
         })
     }
 
@@ -295,10 +302,10 @@ impl Analysis<'_> {
     }
 
     /// What is to be looked at closely for these wishes, and the groups of each.
-    fn interest(&self, machine: &Machine, asks: &[Ask]) -> (Interest, Vec<Vec<u32>>) {
+    fn interest(&self, machine: &Machine, overrides: &[PlacementOverride]) -> (Interest, Vec<Vec<u32>>) {
         let trace = self.trace();
         let sites = trace.sites().len() as u32;
-        let (apart, end) = apart(asks, sites + 1);
+        let (apart, end) = apart(overrides, sites + 1);
         // Instances that are groups of their own are part of their site, too.
         let mut of_site: BTreeMap<SiteId, Vec<u32>> = BTreeMap::new();
         for (id, group) in &apart {
@@ -316,8 +323,8 @@ impl Analysis<'_> {
                 Named::Object(object) => apart.get(object).copied().into_iter().collect(),
             }
         };
-        let of_ask = |ask: &Ask| -> Vec<u32> {
-            match &ask.about {
+        let of_ask = |change: &PlacementOverride| -> Vec<u32> {
+            match &change.about {
                 About::All => (0..sites).chain(sites + 1..end).collect(),
                 About::Objects(list) => list.iter().flat_map(of_named).collect(),
                 About::Taken(sites, objects) => {
@@ -330,11 +337,11 @@ impl Analysis<'_> {
                 About::Nothing | About::Threads(_) | About::Processes(_) => Vec::new(),
             }
         };
-        let groups: Vec<Vec<u32>> = asks.iter().map(of_ask).collect();
+        let groups: Vec<Vec<u32>> = overrides.iter().map(of_ask).collect();
         let mut interest = Interest { apart, ..Interest::default() };
-        for (ask, groups) in asks.iter().zip(&groups) {
+        for (change, groups) in overrides.iter().zip(&groups) {
             interest.groups.extend(groups);
-            if ask.by_touch {
+            if change.by_touch {
                 interest.by_touch.groups.extend(groups);
             }
         }
@@ -346,10 +353,10 @@ impl Analysis<'_> {
 }
 
 /// Instances that are groups of their own, numbered from `first` on, and the number behind the last. An instance belongs to the wish that names it first.
-fn apart(asks: &[Ask], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
+fn apart(overrides: &[PlacementOverride], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
     let (mut apart, mut next) = (BTreeMap::new(), first);
-    for ask in asks {
-        match &ask.about {
+    for change in overrides {
+        match &change.about {
             About::Objects(list) => {
                 for named in list {
                     if let Named::Object(object) = named
@@ -372,29 +379,34 @@ fn apart(asks: &[Ask], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
     (apart, next)
 }
 
-fn wish<'f>(machine: &Machine, ask: &Ask, groups: &[u32], facts: &impl Fn(u32) -> Option<&'f SiteFacts>) -> Wish {
+fn candidate<'f>(
+    machine: &Machine,
+    change: &PlacementOverride,
+    groups: &[u32],
+    facts: &impl Fn(u32) -> Option<&'f SiteFacts>,
+) -> FixCandidate {
     let facts: Vec<&SiteFacts> = groups.iter().filter_map(|&group| facts(group)).collect();
     let index = |node: &NodeId| index_of(machine, Some(*node));
-    match (&ask.about, &ask.kind) {
+    match (&change.about, &change.kind) {
         (About::Threads(seats), _) => {
             let seats = seats.iter().filter_map(|(thread, node)| Some((thread.0, index(node)?)));
-            Wish::of_threads().with_seats(seats.collect())
+            FixCandidate::of_threads().with_seats(seats.collect())
         }
         (About::Processes(seats), _) => {
             let seats = seats.iter().filter_map(|(process, node)| Some((process.0, index(node)?)));
-            Wish::of_processes().with_seats(seats.collect())
+            FixCandidate::of_processes().with_seats(seats.collect())
         }
-        (About::Nothing, FixKind::PinThreads) => Wish::of_threads(),
-        (About::Nothing, _) => Wish::of_processes(),
-        (About::All, kind) => Wish::of_all_groups(kind.clone(), &facts),
-        (About::Objects(_) | About::Taken(..), kind) => Wish::of_groups(kind.clone(), &facts),
+        (About::Nothing, FixKind::PinThreads) => FixCandidate::of_threads(),
+        (About::Nothing, _) => FixCandidate::of_processes(),
+        (About::All, kind) => FixCandidate::of_all_groups(kind.clone(), &facts),
+        (About::Objects(_) | About::Taken(..), kind) => FixCandidate::of_groups(kind.clone(), &facts),
     }
 }
 
-fn check(machine: &Machine, ask: &Ask) -> Result<(), WhatIfError> {
+fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {
     let with_memory: Vec<NodeId> =
         machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
-    match ask.node().into_iter().find(|node| !with_memory.contains(node)) {
+    match change.node().into_iter().find(|node| !with_memory.contains(node)) {
         None => Ok(()),
         Some(node) => {
             let those = with_memory.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -404,8 +416,8 @@ fn check(machine: &Machine, ask: &Ask) -> Result<(), WhatIfError> {
 }
 
 /// A thread goes only where it ran: what it touched first, and where, is of the nodes on which it did.
-fn check_seats(scene: &Scene<'_>, ask: &Ask) -> Result<(), WhatIfError> {
-    let About::Threads(seats) = &ask.about else { return Ok(()) };
+fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), WhatIfError> {
+    let About::Threads(seats) = &change.about else { return Ok(()) };
     let mut ran_on: HashMap<u32, Vec<u16>> = HashMap::new();
     scene.usage.rows.iter().for_each(|row| ran_on.entry(row.thread).or_default().push(row.from));
     let is_known = |thread: ThreadIndex, node: NodeId| {

@@ -3,7 +3,7 @@
 
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait};
 use numapilot_insight::Analysis;
-use numapilot_insight::whatif::Ask;
+use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
 
@@ -63,7 +63,8 @@ fn program(lengths: [u64; 2]) -> Trace {
 fn gain(trace: &Trace, set: &str) -> (f64, f64) {
     let machine = Machine::load("opteron-8385").expect("a model");
     let analysis = Analysis::on(trace, Some(&machine), Filter::default());
-    let answer = analysis.what_if(&machine, &[Ask::read(trace, set).expect("a wish")]).expect("an answer");
+    let answer =
+        analysis.what_if(&machine, &[PlacementOverride::read(trace, set).expect("a wish")]).expect("an answer");
     (answer.gain.value, answer.now.run_time_ns)
 }
 
@@ -84,19 +85,19 @@ fn the_later_of_two_wishes_counts_and_nothing_asked_changes_nothing() {
     let trace = program([200, 50]);
     let machine = Machine::load("opteron-8385").expect("a model");
     let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
-    let ask = |text: &str| Ask::read(&trace, text).expect("a wish");
-    let answer = |asks: &[Ask]| analysis.what_if(&machine, asks).expect("an answer");
+    let change = |text: &str| PlacementOverride::read(&trace, text).expect("a wish");
+    let answer = |overrides: &[PlacementOverride]| analysis.what_if(&machine, overrides).expect("an answer");
     let nothing = answer(&[]);
     assert_eq!((nothing.gain.value, nothing.now.run_time_ns), (0.0, nothing.then.run_time_ns));
-    let both = answer(&[ask("remote=bind:3"), ask("S0=users")]);
-    assert_eq!(both.then, answer(&[ask("remote=users")]).then);
+    let both = answer(&[change("remote=bind:3"), change("S0=users")]);
+    assert_eq!(both.then, answer(&[change("remote=users")]).then);
     // An instance that is asked for by its number is the whole of this site.
-    assert_eq!(answer(&[ask("0=interleave")]).gain, answer(&[ask("remote=interleave")]).gain);
+    assert_eq!(answer(&[change("0=interleave")]).gain, answer(&[change("remote=interleave")]).gain);
     for (text, why) in [("remote=bind:9", "no node 9"), ("remote=weights:9*1", "no node 9")] {
-        let error = analysis.what_if(&machine, &[ask(text)]).expect_err("refused");
+        let error = analysis.what_if(&machine, &[change(text)]).expect_err("refused");
         assert!(error.to_string().contains(why), "{error}");
     }
     for text in ["remote", "remote=nowhere", "remote=weights:1*0", "nothing=users", "remote=bind:x"] {
-        assert!(Ask::read(&trace, text).is_err(), "{text}");
+        assert!(PlacementOverride::read(&trace, text).is_err(), "{text}");
     }
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::time::Instant;
 
 use numapilot_kernel::actuator::MoveOptions;
+use numapilot_kernel::actuator::MoveRequest;
 use numapilot_kernel::actuator::Mover;
-use numapilot_kernel::actuator::Wish;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
@@ -42,12 +42,12 @@ fn raw(addresses: &[u64], to: NodeId, batch: usize) -> f64 {
 
 /// The same by the actuator: as `move` has it, which has just asked where the pages are, or asking first, as the loop does.
 fn ours(mover: &mut Mover, addresses: &[u64], to: NodeId, asks: bool) -> f64 {
-    let wishes: Vec<Wish> = addresses.iter().map(|&address| Wish { to, address }).collect();
+    let requests: Vec<MoveRequest> = addresses.iter().map(|&address| MoveRequest { to, address }).collect();
     let begun = Instant::now();
     let moved = if asks {
-        mover.run(None, &wishes, &[], &mut |_| true)
+        mover.run(None, &requests, &[], &mut |_| true)
     } else {
-        mover.run_known(None, &wishes, &[], &mut |_| true)
+        mover.run_known(None, &requests, &[], &mut |_| true)
     };
     let moved = moved.expect("our own pages may be moved");
     let took = begun.elapsed().as_secs_f64();
@@ -71,9 +71,12 @@ fn main() {
     let (mut best_raw, mut best_ours) = ([f64::INFINITY; 4], [f64::INFINITY; 2]);
     // Wherever they are, they begin on the first node.
     mover
-        .run(None, &addresses.iter().map(|&address| Wish { to: first, address }).collect::<Vec<_>>(), &[], &mut |_| {
-            true
-        })
+        .run(
+            None,
+            &addresses.iter().map(|&address| MoveRequest { to: first, address }).collect::<Vec<_>>(),
+            &[],
+            &mut |_| true,
+        )
         .expect("pages may be moved");
     for _ in 0..ROUNDS {
         for (best, batch) in best_raw.iter_mut().zip(batches) {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use numapilot_machine::NodeId;
 
+use crate::actuator::MoveRequest;
 use crate::actuator::Mover;
 use crate::actuator::Tally;
-use crate::actuator::Wish;
 use crate::census;
 use crate::error::KernelError;
 use crate::memory::PageQuery;
@@ -101,7 +101,7 @@ fn all(
     let huge = ranges.iter().filter(|range| range.huge_bytes > 0).map(|range| (range.start, range.end));
     let huge: Vec<(u64, u64)> = huge.collect();
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
-    let (mut wishes, mut states) = (Vec::new(), Vec::new());
+    let (mut requests, mut states) = (Vec::new(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
         let mut failed = None;
         census::present(&mut map, range.start, range.end, &mut |addresses| {
@@ -119,13 +119,13 @@ fn all(
                 match route.target(home) {
                     Some(to) => {
                         *done.wanted.entry((home, to)).or_default() += 1;
-                        wishes.push(Wish { to, address: *address });
+                        requests.push(MoveRequest { to, address: *address });
                     }
                     None => done.elsewhere += 1,
                 }
             }
-            if wishes.len() >= GATHERED {
-                failed = flush(process, mover, &mut wishes, &huge, done, goes_on).err();
+            if requests.len() >= GATHERED {
+                failed = flush(process, mover, &mut requests, &huge, done, goes_on).err();
             }
         })?;
         failed.map_or(Ok(()), Err)?;
@@ -133,23 +133,23 @@ fn all(
             break;
         }
     }
-    flush(process, mover, &mut wishes, &huge, done, goes_on)
+    flush(process, mover, &mut requests, &huge, done, goes_on)
 }
 
 fn flush(
     process: &Process,
     mover: &mut Option<&mut Mover>,
-    wishes: &mut Vec<Wish>,
+    requests: &mut Vec<MoveRequest>,
     huge: &[(u64, u64)],
     done: &mut Migration,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<(), KernelError> {
-    if wishes.is_empty() {
+    if requests.is_empty() {
         return Ok(());
     }
     if let Some(mover) = mover {
-        wishes.sort_unstable();
-        let moved = mover.run_known(Some(process), wishes, huge, &mut |moved| {
+        requests.sort_unstable();
+        let moved = mover.run_known(Some(process), requests, huge, &mut |moved| {
             let so_far = Migration { pages: Tally { moved: done.pages.moved + moved, ..done.pages }, ..done.clone() };
             done.stopped |= !goes_on(&so_far);
             !done.stopped
@@ -157,7 +157,7 @@ fn flush(
         done.pages.add(&moved.tally);
         done.moving += Duration::from_nanos(moved.moving_ns);
     }
-    wishes.clear();
+    requests.clear();
     Ok(())
 }
 

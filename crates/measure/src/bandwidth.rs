@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
     pub fn time(&mut self, kernel: Kernel, time: Duration, clock_hz: f64) -> Result<Figure, MeasureError> {
         let threads = self.slices.len();
         let (isa, window) = (self.isa, self.elements / WINDOWS);
-        let meet = Meeting::new(threads);
+        let meet = SpinBarrier::new(threads);
         let stamps = Mutex::new(Stamps::new(threads));
         let seen = Mutex::new(Disturbance::default());
         let end = Instant::now() + time;
@@ -214,17 +214,17 @@ fn on_each<'a>(
 
 /// A barrier that spins, so that threads leave it together, and yields, so that it works on fewer CPUs than threads. Whoever comes last decides for all
 /// whether there is another round.
-pub struct Meeting {
+pub struct SpinBarrier {
     threads: usize,
     waiting: AtomicUsize,
     /// Twice the number of rounds, plus one once there are no more.
     round: AtomicU64,
 }
 
-impl Meeting {
+impl SpinBarrier {
     /// For so many threads.
-    pub fn new(threads: usize) -> Meeting {
-        Meeting { threads, waiting: AtomicUsize::new(0), round: AtomicU64::new(0) }
+    pub fn new(threads: usize) -> SpinBarrier {
+        SpinBarrier { threads, waiting: AtomicUsize::new(0), round: AtomicU64::new(0) }
     }
 
     /// Waits for the others; whether to go on.
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_meeting_holds_until_all_are_there_and_ends_for_all() {
-        let (meet, count) = (Meeting::new(4), AtomicUsize::new(0));
+        let (meet, count) = (SpinBarrier::new(4), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use numapilot_machine::{CpuId, NodeId};
 
-use crate::bandwidth::Meeting;
+use crate::bandwidth::SpinBarrier;
 use crate::disturbance::{involuntary_switches, processor_time};
 use crate::error::MeasureError;
 use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel, chase};
@@ -221,7 +221,7 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
     for (index, (program, activity)) in programs.iter_mut().enumerate() {
         workers.extend(program.workers(*activity).into_iter().map(|worker| (index, worker)));
     }
-    let meet = Meeting::new(workers.len());
+    let meet = SpinBarrier::new(workers.len());
     let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(Vec::new());
     let locked = || stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // Asked by whoever comes last to a slice: all of the slices before it are whole then.

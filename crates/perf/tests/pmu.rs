@@ -3,51 +3,51 @@
 use std::path::{Path, PathBuf};
 
 use numapilot_perf::abi::sample;
-use numapilot_perf::pmu::{Offer, PmuError, Sampler, Wish, offers, read};
+use numapilot_perf::pmu::{Offer, PmuError, SampleRequest, Sampler, offers, read};
 
 fn tree(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pmu").join(name)
 }
 
-fn offered(name: &str, wish: &Wish) -> Vec<Offer> {
+fn offered(name: &str, request: &SampleRequest) -> Vec<Offer> {
     let pmus = read(&tree(name)).unwrap();
     assert!(!pmus.is_empty(), "{name}");
-    offers(&pmus, wish).unwrap()
+    offers(&pmus, request).unwrap()
 }
 
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 
 #[test]
 fn a_virtual_machine_offers_nothing() {
-    assert_eq!(offered("virtual", &Wish::default()), []);
+    assert_eq!(offered("virtual", &SampleRequest::default()), []);
     assert_eq!(read(Path::new("/nowhere")).unwrap(), []);
 }
 
 #[test]
 fn ibs_takes_what_its_format_has() {
-    let wish = Wish { period: 100_001, least_latency: 200, ..Wish::default() };
-    let [zen5] = &offered("amd-zen5", &wish)[..] else { panic!("one offer") };
+    let request = SampleRequest { period: 100_001, least_latency: 200, ..SampleRequest::default() };
+    let [zen5] = &offered("amd-zen5", &request)[..] else { panic!("one offer") };
     let event = &zen5.events[0];
     assert_eq!((zen5.sampler, event.kind), (Sampler::IbsOp, 11));
     assert_eq!((event.config, event.config1, event.config2), (1 << 19, 256, 1));
     assert_eq!(event.period_or_freq, 100_000);
     assert!(event.samples(sample::RAW) && event.samples(sample::CALLCHAIN) && !event.samples(sample::PHYS_ADDR));
     assert!(event.flags & EXCLUDE_KERNEL != 0 && zen5.lacking.is_empty());
-    let [zen4] = &offered("amd-zen4", &wish)[..] else { panic!("one offer") };
+    let [zen4] = &offered("amd-zen4", &request)[..] else { panic!("one offer") };
     assert_eq!((zen4.events[0].config, zen4.events[0].config1, zen4.lacking.len()), (1 << 19, 0, 1));
     // Without the kernel's filter nothing may be excluded: the kernel would refuse.
-    let [zen2] = &offered("amd-zen2", &wish)[..] else { panic!("one offer") };
+    let [zen2] = &offered("amd-zen2", &request)[..] else { panic!("one offer") };
     assert_eq!((zen2.events[0].kind, zen2.events[0].flags & EXCLUDE_KERNEL, zen2.lacking.len()), (9, 0, 2));
     for (asked, taken) in [(1, 0x90), (u64::MAX, 0x7f_ffff0)] {
-        let offer = offered("amd-zen5", &Wish { period: asked, ..wish });
+        let offer = offered("amd-zen5", &SampleRequest { period: asked, ..request });
         assert_eq!(offer[0].events[0].period_or_freq, taken);
     }
 }
 
 #[test]
 fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
-    let wish = Wish { least_latency: 30, physical: true, ..Wish::default() };
-    let skylake = offered("intel-skylake", &wish);
+    let request = SampleRequest { least_latency: 30, physical: true, ..SampleRequest::default() };
+    let skylake = offered("intel-skylake", &request);
     assert_eq!(
         skylake.iter().map(|offer| offer.sampler).collect::<Vec<_>>(),
         [Sampler::PebsLoads, Sampler::PebsStores]
@@ -57,19 +57,21 @@ fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
     assert_eq!(load.flags >> 15 & 3, 2);
     assert!(load.samples(sample::PHYS_ADDR) && load.samples(sample::DATA_SRC) && load.samples(sample::WEIGHT_STRUCT));
     assert_eq!(skylake[1].events[0].config, 0x82d0);
-    let rapids = offered("intel-sapphire-rapids", &wish);
+    let rapids = offered("intel-sapphire-rapids", &request);
     let configs: Vec<u64> = rapids[0].events.iter().map(|event| event.config).collect();
     assert_eq!(configs, [0x8203, 0x1cd]);
     assert_eq!(rapids[0].events[0].period_or_freq, 0);
     // On hybrid processors, the performance cores.
-    let hybrid = offered("intel-hybrid", &wish);
+    let hybrid = offered("intel-hybrid", &request);
     assert_eq!(hybrid.len(), 2);
     assert!(hybrid.iter().all(|offer| offer.pmu == "cpu_core" && offer.cpus.as_deref() == Some("0-15")));
 }
 
 #[test]
 fn spe_filters_loads_and_stores() {
-    let [spe] = &offered("arm-neoverse-n1", &Wish { period: 500, physical: true, ..Wish::default() })[..] else {
+    let [spe] =
+        &offered("arm-neoverse-n1", &SampleRequest { period: 500, physical: true, ..SampleRequest::default() })[..]
+    else {
         panic!("one offer")
     };
     let event = &spe.events[0];

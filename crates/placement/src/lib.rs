@@ -35,5 +35,5 @@ pub use optimum::{
     optimum, run_time_s, usual_placements,
 };
 pub use options::OptionInfo;
-pub use policy::{Policy, Wishes};
+pub use policy::{Policy, PolicyRequirements};
 pub use registry::{PolicyInfo, policies, policy_by_name};

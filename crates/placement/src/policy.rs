@@ -5,7 +5,7 @@ use crate::observation::Observation;
 
 /// What a policy asks of its environment until the next decision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wishes {
+pub struct PolicyRequirements {
     /// Nanoseconds until it wants to decide again.
     pub next_ns: u64,
     /// Samples per second and CPU of memory accesses; 0: none.
@@ -25,7 +25,7 @@ pub trait Policy {
     }
 
     /// What it needs until the next decision. Asked before the run and after every decision.
-    fn wishes(&self) -> Wishes;
+    fn requirements(&self) -> PolicyRequirements;
 
     /// Looks at what happened and orders. Orders are carried out in their sequence.
     fn decide(&mut self, seen: &Observation) -> Vec<Action>;

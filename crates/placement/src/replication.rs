@@ -10,7 +10,7 @@ use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey, PageSize};
 use crate::options::{OptionInfo, Options};
 use crate::page_use::PageUse;
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 
 /// See the module.
 pub(crate) struct Replication {
@@ -130,8 +130,8 @@ impl Policy for Replication {
         "replication"
     }
 
-    fn wishes(&self) -> Wishes {
-        Wishes { next_ns: self.period_ns, samples_per_s_and_cpu: self.samples_per_s_and_cpu, mapped: false }
+    fn requirements(&self) -> PolicyRequirements {
+        PolicyRequirements { next_ns: self.period_ns, samples_per_s_and_cpu: self.samples_per_s_and_cpu, mapped: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

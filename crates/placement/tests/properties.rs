@@ -104,8 +104,12 @@ fn orders(spec: &str, machine: &Machine, seconds: &[Second], seed: u64) -> Vec<V
     for (index, second) in seconds.iter().enumerate() {
         let before = all.last().cloned().unwrap_or_default();
         all.push(policy.decide(&observation(second, machine, index as u64, &before)));
-        let wishes = policy.wishes();
-        assert!(wishes.next_ns > 0 && wishes.samples_per_s_and_cpu.is_finite() && wishes.samples_per_s_and_cpu >= 0.0);
+        let requirements = policy.requirements();
+        assert!(
+            requirements.next_ns > 0
+                && requirements.samples_per_s_and_cpu.is_finite()
+                && requirements.samples_per_s_and_cpu >= 0.0
+        );
         policy.explain();
     }
     all

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::border::{Code, error};
+use crate::ffi::{Code, error};
 
 const KNOWN: &str = "time, thread, process, object, site, kind, node, home, write, remote";
 

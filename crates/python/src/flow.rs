@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use numapilot_flows::{AccessRef, Cursor, Filter};
 use pyo3::prelude::*;
 
-use crate::border::{Code, detached, error};
+use crate::ffi::{Code, detached, error};
 use crate::trace::Opened;
 
 /// Accesses fetched at a time: their walk runs without Python's lock.

@@ -5,7 +5,7 @@
 //! on; a closed trace raises. Locks are held only by threads that hold Python's own, or tried and not waited for, so a fork leaves the child with working
 //! objects.
 
-mod border;
+mod ffi;
 mod figures;
 mod filter;
 mod flow;
@@ -23,8 +23,8 @@ use pyo3::prelude::*;
 #[pyo3(name = "_native")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("Error", module.py().get_type::<border::Error>())?;
-    module.add("ClosedError", module.py().get_type::<border::ClosedError>())?;
+    module.add("Error", module.py().get_type::<ffi::Error>())?;
+    module.add("ClosedError", module.py().get_type::<ffi::ClosedError>())?;
     module.add_class::<trace::PyTrace>()?;
     module.add_class::<rows::PyObject>()?;
     module.add_class::<rows::PySite>()?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 use serde_json::json;
 
-use crate::border::{Code, detached, error};
+use crate::ffi::{Code, detached, error};
 use crate::shown::{PyDocument, as_python};
 
 /// A machine: its nodes, CPUs, memory and links.

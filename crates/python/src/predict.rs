@@ -4,16 +4,16 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use numapilot_flows::Filter;
-use numapilot_insight::whatif::Ask;
+use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::Machine;
 use numapilot_report::findings;
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_report::text::Look;
-use numapilot_simulator::whatif::{Question, Wish};
+use numapilot_simulator::whatif::{PageOverride, Question};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::border::{Code, detached, error};
+use crate::ffi::{Code, detached, error};
 use crate::shown::PyDocument;
 use crate::trace::Opened;
 
@@ -46,12 +46,12 @@ pub fn whatif(
     let found = match machine {
         None => priced(py, opened, &asked).inspect(|_| steps.tell(1.0))?,
         Some(machine) => {
-            let read = |text: &String| Wish::read(opened, text).map_err(|why| bad(text, &why));
-            let wishes = asked.iter().map(read).collect::<PyResult<Vec<_>>>()?;
-            let question = Question { trace: opened.path.clone(), wishes, machine: Some(machine), seed };
+            let read = |text: &String| PageOverride::read(opened, text).map_err(|why| bad(text, &why));
+            let overrides = asked.iter().map(read).collect::<PyResult<Vec<_>>>()?;
+            let question = Question { trace: opened.path.clone(), overrides, machine: Some(machine), seed };
             let answer = detached(py, || question.ask(&|share| steps.tell(share)))?;
             let answer = answer.map_err(|why| error(Code::Model, why.to_string()))?;
-            Prediction::simulated(&question.wishes, &answer)
+            Prediction::simulated(&question.overrides, &answer)
         }
     };
     steps.end()?;
@@ -64,7 +64,7 @@ fn bad(text: &str, why: &dyn std::fmt::Display) -> PyErr {
 
 /// On the machine of the recording: by the function that prices findings.
 fn priced(py: Python<'_>, opened: &Opened, asked: &[String]) -> PyResult<Prediction> {
-    let read = |text: &String| Ask::read(opened, text).map_err(|why| bad(text, &why));
+    let read = |text: &String| PlacementOverride::read(opened, text).map_err(|why| bad(text, &why));
     let asks = asked.iter().map(read).collect::<PyResult<Vec<_>>>()?;
     let Some(machine) = &opened.machine else {
         return Err(error(Code::Model, "the trace holds no description of its machine; name one".to_owned()));

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use serde::Serialize;
 
-use crate::border::{Code, detached, error};
+use crate::ffi::{Code, detached, error};
 use crate::trace::Opened;
 
 /// Python's form of what serialises to JSON.

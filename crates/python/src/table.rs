@@ -12,7 +12,7 @@ use numapilot_trace::tables::schema::ColumnType;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::border::{Code, detached, error};
+use crate::ffi::{Code, detached, error};
 use crate::shown::html_table;
 use crate::trace::Opened;
 

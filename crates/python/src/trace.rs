@@ -12,7 +12,7 @@ use numapilot_trace::ids::StackId;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::border::{Code, closed, detached, error, flow_error};
+use crate::ffi::{Code, closed, detached, error, flow_error};
 use crate::figures::{self, PyStatistics};
 use crate::filter::filter_of;
 use crate::flow::PyFlow;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::pen::escape;
+use crate::svg_writer::escape;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ground: #fbfbf9; --ink: #20262e; --faint: #5c6672; --line: #dcdcd6; }

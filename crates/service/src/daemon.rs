@@ -9,17 +9,17 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use std::time::Instant;
 
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Setting as SettingEvent;
-use numapilot_pilot::event::SettingDone;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::event::Trouble;
-use numapilot_pilot::status::Board;
-use numapilot_pilot::status::Status;
-use numapilot_pilot::status::Steering;
-use numapilot_pilot::system::keeper::Binding;
-use numapilot_pilot::system::keeper::Keeper;
-use numapilot_pilot::system::keeper::ThreadId;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Setting as SettingEvent;
+use numapilot_balancer::event::SettingDone;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::event::Trouble;
+use numapilot_balancer::status::Board;
+use numapilot_balancer::status::Status;
+use numapilot_balancer::status::Steering;
+use numapilot_balancer::system::undo_log::Binding;
+use numapilot_balancer::system::undo_log::ThreadId;
+use numapilot_balancer::system::undo_log::UndoLog;
 
 use crate::address::Address;
 use crate::config::MetricsSettings;
@@ -165,7 +165,7 @@ impl Daemon {
     }
 }
 
-impl Keeper for Daemon {
+impl UndoLog for Daemon {
     fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
         let left = |why: String| format!("{file} is left as it is: {why}");
         let record = self.record.as_mut().map_err(|why| left(why.clone()))?;

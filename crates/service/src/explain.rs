@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::path::Path;
 
-use numapilot_pilot::event::Action;
-use numapilot_pilot::event::Batch;
-use numapilot_pilot::event::Comparison;
-use numapilot_pilot::event::Decision;
-use numapilot_pilot::event::Entry;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Observation;
-use numapilot_pilot::event::PingPong;
-use numapilot_pilot::event::Start;
-use numapilot_pilot::event::Stop;
-use numapilot_pilot::event::ThreadOrder;
+use numapilot_balancer::event::Action;
+use numapilot_balancer::event::Batch;
+use numapilot_balancer::event::Comparison;
+use numapilot_balancer::event::Decision;
+use numapilot_balancer::event::Entry;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Observation;
+use numapilot_balancer::event::PingPong;
+use numapilot_balancer::event::Start;
+use numapilot_balancer::event::Stop;
+use numapilot_balancer::event::ThreadOrder;
 use serde::Serialize;
 
 use crate::error::ServiceError;
@@ -297,11 +297,11 @@ mod tests {
 
     use std::io::Write;
 
-    use numapilot_pilot::event::Fate;
-    use numapilot_pilot::event::Orders;
-    use numapilot_pilot::event::Trouble;
-    use numapilot_pilot::event::VERSION;
-    use numapilot_pilot::event::Verdict;
+    use numapilot_balancer::event::Orders;
+    use numapilot_balancer::event::PageDecision;
+    use numapilot_balancer::event::Trouble;
+    use numapilot_balancer::event::VERSION;
+    use numapilot_balancer::event::Verdict;
 
     use super::*;
 
@@ -332,7 +332,7 @@ mod tests {
                     first: 0x1000_0000 * decision,
                     pages: 10,
                     page_bytes: 4096,
-                    fate: Fate::Move { from: Some(0), to: 1 },
+                    fate: PageDecision::Move { from: Some(0), to: 1 },
                     seen: Vec::new(),
                     because: String::new(),
                     predicted_gain_ns_per_s: None,

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use numapilot_balancer::event::Target;
 use numapilot_kernel::task;
-use numapilot_pilot::event::Target;
 
 use crate::control::authority::ProcessFacts;
 

@@ -14,11 +14,11 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use numapilot_pilot::status::Board;
-use numapilot_pilot::status::Command;
-use numapilot_pilot::status::State;
-use numapilot_pilot::status::Status;
-use numapilot_pilot::status::TargetStatus;
+use numapilot_balancer::status::Board;
+use numapilot_balancer::status::Command;
+use numapilot_balancer::status::State;
+use numapilot_balancer::status::Status;
+use numapilot_balancer::status::TargetStatus;
 use numapilot_service::control::Client;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 use std::time::Instant;
 
-use numapilot_pilot::event::Entry;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::event::Trouble;
+use numapilot_balancer::event::Entry;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::event::Trouble;
 use numapilot_service::daemon::Daemon;
 use numapilot_service::daemon::DaemonSettings;
 use numapilot_service::journal::JournalSettings;

@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::path::PathBuf;
 
-use numapilot_pilot::event::EvidenceSource;
-use numapilot_pilot::event::Loss;
-use numapilot_pilot::status::NodeStatus;
-use numapilot_pilot::status::Rates;
-use numapilot_pilot::status::Status;
+use numapilot_balancer::event::EvidenceSource;
+use numapilot_balancer::event::Loss;
+use numapilot_balancer::status::NodeStatus;
+use numapilot_balancer::status::Rates;
+use numapilot_balancer::status::Status;
 use numapilot_service::Address;
 use numapilot_service::config::Config;
 use numapilot_service::config::MetricsSettings;

@@ -1,17 +1,17 @@
 //! What the reader of a report must know, in whole sentences.
 
-use crate::engine::books::Books;
+use crate::engine::run_stats::RunStats;
 
 /// Share of the simulated time above which unsettled epochs are worth a word.
 const UNSETTLED_SHARE: f64 = 0.01;
 
 /// Notes on a run.
-pub(crate) fn notes(books: &Books) -> Vec<String> {
+pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
     let mut notes = Vec::new();
-    let convergence = &books.convergence;
-    let share = convergence.unsettled_ns / books.total.to_ns.max(1.0);
+    let convergence = &run_stats.convergence;
+    let share = convergence.unsettled_ns / run_stats.total.to_ns.max(1.0);
     if share > UNSETTLED_SHARE {
-        let doubt = 100.0 * convergence.doubt_ns / books.total.to_ns.max(1.0);
+        let doubt = 100.0 * convergence.doubt_ns / run_stats.total.to_ns.max(1.0);
         notes.push(format!(
             "In {:.1} % of the simulated time latencies and load did not agree: that leaves {doubt:.2} % of the run time open at most.",
             100.0 * share
@@ -21,8 +21,8 @@ pub(crate) fn notes(books: &Books) -> Vec<String> {
         let count = convergence.let_go;
         notes.push(format!("{count} waits for other threads ended early, because nobody else could go on."));
     }
-    if books.moves.samples_lost > 0 {
-        notes.push(format!("The sampler lost {} of its samples.", books.moves.samples_lost));
+    if run_stats.moves.samples_lost > 0 {
+        notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));
     }
     notes
 }

@@ -22,7 +22,7 @@ const KNOWN: &str = "interleave, bind:N, replicate, users, local, first-touch; o
 
 /// One wish: some pages, and where they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct PageOverride {
     /// In words.
     pub words: String,
     /// Which pages.
@@ -33,7 +33,7 @@ pub struct Wish {
 
 /// Why a wish cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WishError {
+pub enum OverrideError {
     /// It is not of that form.
     #[error("write OBJECT=WHERE, with WHERE one of {KNOWN}")]
     Form,
@@ -45,16 +45,16 @@ pub enum WishError {
     Name(#[from] NameError),
 }
 
-impl Wish {
+impl PageOverride {
     /// Reads `OBJECT=WHERE`.
     ///
     /// # Errors
     /// If it is of another form, or names what the trace does not have.
-    pub fn read(trace: &Trace, text: &str) -> Result<Wish, WishError> {
-        let (name, place) = text.rsplit_once('=').ok_or(WishError::Form)?;
+    pub fn read(trace: &Trace, text: &str) -> Result<PageOverride, OverrideError> {
+        let (name, place) = text.rsplit_once('=').ok_or(OverrideError::Form)?;
         if (name, place) == ("processes", "pin") {
             let words = "processes: each pinned to one node".to_owned();
-            return Ok(Wish { words, ranges: Vec::new(), how: Arrangement::PinProcesses });
+            return Ok(PageOverride { words, ranges: Vec::new(), how: Arrangement::PinProcesses });
         }
         let how = match place {
             "interleave" => Arrangement::Interleave,
@@ -63,10 +63,10 @@ impl Wish {
             "first-touch" => Arrangement::FirstTouch,
             _ => match place.strip_prefix("bind:").map(str::parse) {
                 Some(Ok(node)) => Arrangement::On(NodeId(node)),
-                _ => return Err(WishError::Where(place.to_owned())),
+                _ => return Err(OverrideError::Where(place.to_owned())),
             },
         };
-        Ok(Wish { words: format!("{name}: {place}"), ranges: ranges(trace, name)?, how })
+        Ok(PageOverride { words: format!("{name}: {place}"), ranges: ranges(trace, name)?, how })
     }
 }
 
@@ -98,7 +98,7 @@ pub struct Question {
     /// The recording.
     pub trace: PathBuf,
     /// What is wished.
-    pub wishes: Vec<Wish>,
+    pub overrides: Vec<PageOverride>,
     /// The machine; `None`: the one it was recorded on.
     pub machine: Option<Machine>,
     /// Of everything random.
@@ -128,12 +128,12 @@ impl Answer {
     }
 
     /// Each wish with the memory that it applies to: words, and bytes (`None`: it is about threads).
-    pub fn set<'a>(&'a self, wishes: &'a [Wish]) -> impl Iterator<Item = (&'a str, Option<u64>)> {
-        let of = |(wish, pages): (&'a Wish, &u64)| {
-            let bytes = (wish.how != Arrangement::PinProcesses).then_some(pages * PAGE_BYTES);
-            (wish.words.as_str(), bytes)
+    pub fn set<'a>(&'a self, overrides: &'a [PageOverride]) -> impl Iterator<Item = (&'a str, Option<u64>)> {
+        let of = |(change, pages): (&'a PageOverride, &u64)| {
+            let bytes = (change.how != Arrangement::PinProcesses).then_some(pages * PAGE_BYTES);
+            (change.words.as_str(), bytes)
         };
-        wishes.iter().zip(&self.pages).map(of)
+        overrides.iter().zip(&self.pages).map(of)
     }
 }
 
@@ -165,8 +165,8 @@ impl Question {
         let now = as_recorded(&recorded.program, machine, self.seed)?;
         let mut program = recorded.program;
         let (mut pages, mut more_bytes) = (Vec::new(), 0);
-        for wish in &self.wishes {
-            let done = arrange(&mut program, machine, Layout::Recorded, &wish.ranges, &wish.how)?;
+        for change in &self.overrides {
+            let done = arrange(&mut program, machine, Layout::Recorded, &change.ranges, &change.how)?;
             pages.push(done.pages);
             more_bytes += done.more_bytes;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use numapilot_machine::Machine;
 use numapilot_placement::{
-    Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, Wishes, policy_by_name,
+    Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
 };
 use numapilot_simulator::program::{Origin, Program};
 use numapilot_simulator::recorded::{self, Recorded, RecordedOptions, Repeat};
@@ -145,8 +145,8 @@ impl Policy for Chaos {
         "chaos"
     }
 
-    fn wishes(&self) -> Wishes {
-        Wishes { next_ns: 2_000_000, samples_per_s_and_cpu: 5_000.0, mapped: true }
+    fn requirements(&self) -> PolicyRequirements {
+        PolicyRequirements { next_ns: 2_000_000, samples_per_s_and_cpu: 5_000.0, mapped: true }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

@@ -22,7 +22,7 @@ use numapilot_trace::wire::layout as wire;
 use crate::arena::Arena;
 use crate::arena::Slot;
 pub use ending::Accounting;
-use ending::Fate;
+use ending::EndCertainty;
 
 /// A ring is worth draining from this many bytes on (or an eighth of it, where that is less) ...
 const WORTH_BYTES: u64 = 128 << 10;
@@ -198,7 +198,8 @@ impl<'a, S: Sink> Drainer<'a, S> {
                     live += 1;
                     busiest = busiest.max(self.drain(index, &slot, take, now));
                     if take == Take::Everything {
-                        let fate = if is_gone(slot.pid(), slot.tid()) { Fate::Gone } else { Fate::Alive };
+                        let fate =
+                            if is_gone(slot.pid(), slot.tid()) { EndCertainty::Gone } else { EndCertainty::Alive };
                         self.conclude(index, &slot, fate);
                     }
                     self.look_for_death(index, &slot, check);
@@ -307,7 +308,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
     }
 
     /// Adds a thread's totals and end to its ring, unless it did so itself. The ring must have been emptied.
-    fn conclude(&mut self, index: u32, slot: &Slot<'_>, fate: Fate) {
+    fn conclude(&mut self, index: u32, slot: &Slot<'_>, fate: EndCertainty) {
         let ring = &self.rings[index as usize];
         if self.sealed || self.failure.is_some() || ring.quarantined || ring.ended {
             return;
@@ -328,7 +329,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
 
     /// A slot whose owner is gone goes to the next thread.
     fn finish(&mut self, index: u32, slot: &Slot<'_>) {
-        self.conclude(index, slot, Fate::Gone);
+        self.conclude(index, slot, EndCertainty::Gone);
         let ring = &mut self.rings[index as usize];
         let id = RingId { slot: index, generation: ring.generation };
         *ring = Ring { generation: ring.generation.wrapping_add(1), ..Ring::default() };

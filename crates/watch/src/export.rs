@@ -5,8 +5,8 @@ use numapilot_service::metrics::MetricFamily;
 
 use crate::figures::Interval;
 use crate::figures::Metric;
+use crate::figures::MetricValue;
 use crate::figures::NumaStat;
-use crate::figures::Told;
 use crate::maps::NUMASTAT_KINDS;
 use crate::stat::Stat;
 
@@ -50,12 +50,12 @@ pub fn families(stat: &Stat) -> Vec<MetricFamily> {
         MetricFamily::gauge("numapilot_figure_missing", "1 for each figure that cannot be had here, with the reason.");
     for metric in Metric::ALL {
         let (name, help) = named(metric);
-        match interval.seven.get(metric) {
-            Told::Value { value, source, is_estimate } => {
+        match interval.metrics.get(metric) {
+            MetricValue::Value { value, source, is_estimate } => {
                 let kind = if *is_estimate { "estimate" } else { "counted" };
                 out.push(MetricFamily::gauge(name, help).with(&[("source", source), ("kind", &kind)], *value));
             }
-            Told::Missing(why) => missing.push(&[("figure", &metric.name()), ("because", why)], 1.0),
+            MetricValue::Missing(why) => missing.push(&[("figure", &metric.name()), ("because", why)], 1.0),
         }
     }
     out.push(missing);

@@ -80,7 +80,7 @@ impl Metric {
 
 /// A figure, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum MetricValue {
     /// It is known.
     Value {
         /// The figure; shares between 0 and 1.
@@ -94,42 +94,42 @@ pub enum Told {
     Missing(String),
 }
 
-impl Default for Told {
-    fn default() -> Told {
-        Told::Missing(String::new())
+impl Default for MetricValue {
+    fn default() -> MetricValue {
+        MetricValue::Missing(String::new())
     }
 }
 
-impl Told {
+impl MetricValue {
     /// A counted (or simulated) figure; `None` becomes `missing`.
     #[must_use]
-    pub fn of(value: Option<f64>, source: &str, missing: &str) -> Told {
+    pub fn of(value: Option<f64>, source: &str, missing: &str) -> MetricValue {
         match value.filter(|value| value.is_finite()) {
-            Some(value) => Told::Value { value, source: source.to_owned(), is_estimate: false },
-            None => Told::Missing(missing.to_owned()),
+            Some(value) => MetricValue::Value { value, source: source.to_owned(), is_estimate: false },
+            None => MetricValue::Missing(missing.to_owned()),
         }
     }
 
     /// An estimate.
     #[must_use]
-    pub fn estimate(value: f64, source: &str) -> Told {
-        Told::Value { value, source: source.to_owned(), is_estimate: true }
+    pub fn estimate(value: f64, source: &str) -> MetricValue {
+        MetricValue::Value { value, source: source.to_owned(), is_estimate: true }
     }
 
     /// The figure, where known.
     #[must_use]
     pub fn value(&self) -> Option<f64> {
-        if let Told::Value { value, .. } = self { Some(*value) } else { None }
+        if let MetricValue::Value { value, .. } = self { Some(*value) } else { None }
     }
 
     /// The first that is known; else the first, for its reason.
     #[must_use]
-    pub fn or(self, other: impl FnOnce() -> Told) -> Told {
+    pub fn or(self, other: impl FnOnce() -> MetricValue) -> MetricValue {
         match self {
-            Told::Missing(why) => match other() {
-                Told::Missing(more) if why.is_empty() => Told::Missing(more),
-                Told::Missing(more) if more.is_empty() || why.contains(&more) => Told::Missing(why),
-                Told::Missing(more) => Told::Missing(format!("{why}; {more}")),
+            MetricValue::Missing(why) => match other() {
+                MetricValue::Missing(more) if why.is_empty() => MetricValue::Missing(more),
+                MetricValue::Missing(more) if more.is_empty() || why.contains(&more) => MetricValue::Missing(why),
+                MetricValue::Missing(more) => MetricValue::Missing(format!("{why}; {more}")),
                 known => known,
             },
             known => known,
@@ -140,27 +140,27 @@ impl Told {
     #[must_use]
     pub fn json(&self) -> Value {
         match self {
-            Told::Value { value, source, is_estimate } => {
+            MetricValue::Value { value, source, is_estimate } => {
                 json!({"value": value, "source": source, "estimate": is_estimate})
             }
-            Told::Missing(why) => json!({"value": null, "because": why}),
+            MetricValue::Missing(why) => json!({"value": null, "because": why}),
         }
     }
 }
 
 /// The seven.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seven([Told; 7]);
+pub struct NumaMetrics([MetricValue; 7]);
 
-impl Seven {
+impl NumaMetrics {
     /// One of them.
     #[must_use]
-    pub fn get(&self, metric: Metric) -> &Told {
+    pub fn get(&self, metric: Metric) -> &MetricValue {
         &self.0[metric as usize]
     }
 
     /// Sets one.
-    pub fn set(&mut self, metric: Metric, told: Told) {
+    pub fn set(&mut self, metric: Metric, told: MetricValue) {
         self.0[metric as usize] = told;
     }
 }
@@ -201,13 +201,13 @@ pub struct NodeFigures {
     /// Allocations in the interval.
     pub numastat_delta: NumaStat,
     /// Local access ratio of its CPUs.
-    pub local_share: Told,
+    pub local_share: MetricValue,
     /// Last-level misses per 1,000 instructions of its CPUs.
-    pub l3_mpki: Told,
+    pub l3_mpki: MetricValue,
     /// Instructions per cycle of its CPUs.
-    pub ipc: Told,
+    pub ipc: MetricValue,
     /// Bytes per second that its controllers served.
-    pub controller_bytes_per_s: Told,
+    pub controller_bytes_per_s: MetricValue,
     /// Share of the time in which they were busy.
     pub controller_load: Option<f64>,
     /// What samples say of its CPUs' accesses; `None`: nothing is sampled.
@@ -306,13 +306,13 @@ pub struct ProcessFigures {
     /// Page faults per second.
     pub faults_per_s: f64,
     /// Local access ratio.
-    pub local_share: Told,
+    pub local_share: MetricValue,
     /// Memory accesses per second.
     pub accesses_per_s: Option<f64>,
     /// Instructions per cycle.
-    pub ipc: Told,
+    pub ipc: MetricValue,
     /// Last-level misses per 1,000 instructions.
-    pub l3_mpki: Told,
+    pub l3_mpki: MetricValue,
     /// Bytes by node, in the order of the interval's nodes; empty where not looked at.
     pub bytes_by_node: Vec<u64>,
 }
@@ -323,7 +323,7 @@ pub struct EventFigures {
     /// Name, as perf writes it.
     pub name: &'static str,
     /// Count, scaled up where it did not count all the time; or why there is none. Nanoseconds of clocks.
-    pub count: Told,
+    pub count: MetricValue,
     /// Share of the time in which it counted.
     pub running: f64,
 }
@@ -338,7 +338,7 @@ pub struct Interval {
     /// Not measured: the simulated machine's name and what is replayed.
     pub simulated: Option<String>,
     /// Of the whole that is watched.
-    pub seven: Seven,
+    pub metrics: NumaMetrics,
     /// Every node.
     pub nodes: Vec<NodeFigures>,
     /// Every directed link whose load is known.

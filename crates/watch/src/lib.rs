@@ -5,6 +5,7 @@
 //! end at any moment: that is an answer, not an error. A figure that cannot be had here says why, and is never a zero.
 
 mod error;
+pub mod evidence;
 pub mod export;
 pub mod figures;
 #[cfg(test)]
@@ -19,7 +20,6 @@ pub mod signals;
 pub mod stat;
 mod task_stat;
 pub mod top;
-pub mod witness;
 
 pub use error::WatchError;
 pub use places::Places;

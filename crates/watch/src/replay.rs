@@ -15,8 +15,8 @@ use numapilot_placement::Action;
 use numapilot_placement::Allocation;
 use numapilot_placement::Observation;
 use numapilot_placement::Policy;
+use numapilot_placement::PolicyRequirements;
 use numapilot_placement::Sample;
-use numapilot_placement::Wishes;
 use numapilot_placement::policy_by_name;
 use numapilot_simulator::Costs;
 use numapilot_simulator::Options;
@@ -33,10 +33,10 @@ use crate::figures::Interval;
 use crate::figures::LinkFigures;
 use crate::figures::MemoryView;
 use crate::figures::Metric;
+use crate::figures::MetricValue;
 use crate::figures::NodeFigures;
 use crate::figures::ProcessFigures;
 use crate::figures::ThreadFigures;
-use crate::figures::Told;
 
 /// Bytes of a cache line: what a memory access moves.
 const LINE_BYTES: f64 = 64.0;
@@ -97,8 +97,8 @@ pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -
     let machine = machine.unwrap_or(recorded.machine);
     let inner = policy_by_name(&options.policy, &machine, options.seed);
     let inner = inner.map_err(|error| WatchError::Option { option: "--policy", why: error.to_string() })?;
-    let wishes = inner.wishes();
-    if wishes.samples_per_s_and_cpu > 0.0 || wishes.mapped {
+    let requirements = inner.requirements();
+    if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped {
         let why =
             format!("{} moves memory; a replay takes placements that do not: first-touch, interleave", inner.name());
         return Err(WatchError::Option { option: "--policy", why });
@@ -152,9 +152,9 @@ impl Policy for Watcher {
         self.inner.initial_allocation()
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         let next_ns = (self.interval_ns / LOOKS_PER_INTERVAL).clamp(1, LOOK_MAX_NS);
-        Wishes { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false }
+        PolicyRequirements { next_ns, samples_per_s_and_cpu: SAMPLES_PER_S_AND_CPU, mapped: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
@@ -238,7 +238,7 @@ impl Scene<'_> {
                 cpus: node.cpus.len(),
                 memory_bytes: node.memory_bytes,
                 free_bytes: node.memory_bytes,
-                controller_bytes_per_s: Told::of(
+                controller_bytes_per_s: MetricValue::of(
                     point.served.get(index).filter(|_| node.has_memory()).map(|lines| lines * LINE_BYTES / seconds),
                     SOURCE,
                     "the node has no memory",
@@ -272,7 +272,7 @@ impl Scene<'_> {
             (Metric::Ipc, metrics.ipc, "the recording does not count instructions"),
         ];
         for (metric, value, why) in values {
-            interval.seven.set(metric, Told::of(value, SOURCE, why));
+            interval.metrics.set(metric, MetricValue::of(value, SOURCE, why));
         }
     }
 
@@ -284,7 +284,7 @@ impl Scene<'_> {
                 of(&counters.reads_to) + of(&counters.writes_to)
             };
             let all: f64 = (0..seen.nodes.len()).map(to).sum();
-            node.local_share = Told::of((all > 0.0).then(|| to(index) / all), SOURCE, "no accesses by its CPUs");
+            node.local_share = MetricValue::of((all > 0.0).then(|| to(index) / all), SOURCE, "no accesses by its CPUs");
             node.free_bytes = counters.free_bytes;
             let work = Work::of(seen.threads.iter().filter(|thread| thread.node == index));
             node.busy_cpus = Some(work.busy_ns / elapsed);
@@ -307,8 +307,8 @@ impl Scene<'_> {
             let is_local = |(sample, _): &(&Sample, f64)| sample.from == sample.home;
             let local: f64 = of.samples(number).filter(is_local).map(|(_, weight)| weight).sum();
             let local_share = match all > 0.0 {
-                false => Told::Missing("no memory accesses in the interval".to_owned()),
-                true => Told::estimate(local / all, SAMPLED),
+                false => MetricValue::Missing("no memory accesses in the interval".to_owned()),
+                true => MetricValue::estimate(local / all, SAMPLED),
             };
             let mut by_node: BTreeMap<usize, f64> = BTreeMap::new();
             threads.iter().for_each(|thread| *by_node.entry(thread.node).or_default() += thread.busy_ns);
@@ -359,19 +359,19 @@ impl Work {
         })
     }
 
-    fn ipc(&self, scene: &Scene<'_>) -> Told {
+    fn ipc(&self, scene: &Scene<'_>) -> MetricValue {
         let cycles = scene.machine.clock_mhz().map(|mhz| self.busy_ns * mhz / 1000.0).filter(|cycles| *cycles > 0.0);
         self.of_instructions(scene, cycles.map(|cycles| self.instructions / cycles))
     }
 
-    fn mpki(&self, scene: &Scene<'_>) -> Told {
+    fn mpki(&self, scene: &Scene<'_>) -> MetricValue {
         let known = self.instructions > 0.0;
         self.of_instructions(scene, known.then(|| self.accesses / self.instructions * 1000.0))
     }
 
-    fn of_instructions(&self, scene: &Scene<'_>, value: Option<f64>) -> Told {
+    fn of_instructions(&self, scene: &Scene<'_>, value: Option<f64>) -> MetricValue {
         let value = value.filter(|_| scene.program.counts_instructions);
-        Told::of(value, SOURCE, "the recording does not count instructions")
+        MetricValue::of(value, SOURCE, "the recording does not count instructions")
     }
 }
 
@@ -463,7 +463,7 @@ mod tests {
         let interval = &middle.interval;
         assert!(interval.simulated.as_deref().is_some_and(|title| title.contains("mg on opteron-8385")));
         assert_eq!((interval.nodes.len(), interval.links.len()), (4, 8));
-        let local = interval.seven.get(Metric::LocalShare).value().unwrap();
+        let local = interval.metrics.get(Metric::LocalShare).value().unwrap();
         let process = &interval.processes[0];
         assert_eq!(&*process.name, "mg");
         let sampled = process.local_share.value().unwrap();
@@ -483,7 +483,7 @@ mod tests {
         let two = replay(&trace(), machine(), &options("interleave")).unwrap();
         assert_eq!(one.frames.len(), two.frames.len());
         assert!(one.frames.iter().zip(&two.frames).all(|(a, b)| a.interval == b.interval));
-        let of = |replay: &Replay| replay.frames[3].interval.seven.get(Metric::ControllerImbalance).value().unwrap();
+        let of = |replay: &Replay| replay.frames[3].interval.metrics.get(Metric::ControllerImbalance).value().unwrap();
         let touched = replay(&trace(), machine(), &options("first-touch")).unwrap();
         assert!(of(&one) < of(&touched) / 2.0, "{} against {}", of(&one), of(&touched));
     }

@@ -11,21 +11,21 @@ use std::time::Duration;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
+use numapilot_balancer::balancing_loop::Balancer;
+use numapilot_balancer::balancing_loop::BalancerError;
+use numapilot_balancer::balancing_loop::Options;
+use numapilot_balancer::balancing_loop::Tunables;
+use numapilot_balancer::balancing_loop::Who;
+use numapilot_balancer::control_port::ControlPort;
+use numapilot_balancer::estimate;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::event::Stop;
+use numapilot_balancer::packer::Packer;
+use numapilot_balancer::status::Command;
+use numapilot_balancer::status::Status;
+use numapilot_balancer::status::Steering;
 use numapilot_machine::Machine;
-use numapilot_pilot::conductor::Conductor;
-use numapilot_pilot::estimate;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::event::Stop;
-use numapilot_pilot::packer::Packer;
-use numapilot_pilot::pilot::Options;
-use numapilot_pilot::pilot::Pilot;
-use numapilot_pilot::pilot::PilotError;
-use numapilot_pilot::pilot::Tunables;
-use numapilot_pilot::pilot::Who;
-use numapilot_pilot::status::Command;
-use numapilot_pilot::status::Status;
-use numapilot_pilot::status::Steering;
 use numapilot_placement::policy_by_name;
 use numapilot_replica::mappings::Mappings;
 use numapilot_replica::mappings::Preload;
@@ -65,7 +65,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         Box::new(Packer::new(machine, plan.options.clone())?)
     } else {
         let policy = policy_by_name(&for_assumed_rates(&plan.options.policy), &machine, plan.options.seed)?;
-        let pilot = Pilot::new(machine, policy, plan.options.clone(), &notes)?;
+        let pilot = Balancer::new(machine, policy, plan.options.clone(), &notes)?;
         match copies {
             Some(copies) => Box::new(pilot.with_copies(copies)),
             None => Box::new(pilot),
@@ -112,49 +112,49 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
 /// What looks after programs: the loop, page by page, or the packer, process by process.
 trait Runner {
     /// Changes what it takes to begin.
-    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError>;
+    fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError>;
     /// The program that was started has this number.
     fn child(&mut self, pid: u32);
     /// Ends without having run.
-    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor);
+    fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort);
     /// Runs to its end.
-    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop;
+    fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop;
 }
 
-impl Runner for Pilot {
-    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError> {
-        Pilot::begin(self, conductor)
+impl Runner for Balancer {
+    fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError> {
+        Balancer::begin(self, control_port)
     }
 
     fn child(&mut self, pid: u32) {
         // One that has ended already is no target: the loop then ends at once.
-        let _ = Pilot::child(self, pid);
+        let _ = Balancer::child(self, pid);
     }
 
-    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor) {
-        Pilot::give_up(self, because, conductor);
+    fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort) {
+        Balancer::give_up(self, because, control_port);
     }
 
-    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
-        Pilot::run(self, conductor)
+    fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop {
+        Balancer::run(self, control_port)
     }
 }
 
 impl Runner for Packer {
-    fn begin(&mut self, conductor: &mut dyn Conductor) -> Result<(), PilotError> {
-        Packer::begin(self, conductor)
+    fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError> {
+        Packer::begin(self, control_port)
     }
 
     fn child(&mut self, pid: u32) {
         Packer::child(self, pid);
     }
 
-    fn give_up(&mut self, because: &str, conductor: &mut dyn Conductor) {
-        Packer::end(self, because.to_owned(), conductor);
+    fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort) {
+        Packer::end(self, because.to_owned(), control_port);
     }
 
-    fn run(&mut self, conductor: &mut dyn Conductor) -> Stop {
-        Packer::run(self, conductor)
+    fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop {
+        Packer::run(self, control_port)
     }
 }
 
@@ -284,8 +284,8 @@ impl Teller {
 impl Sink for Teller {
     fn record(&mut self, event: Event) {
         let text = if self.json {
-            let entry = numapilot_pilot::event::Entry {
-                v: numapilot_pilot::event::VERSION,
+            let entry = numapilot_balancer::event::Entry {
+                v: numapilot_balancer::event::VERSION,
                 line: self.line,
                 unix_ns: std::time::SystemTime::now()
                     .duration_since(std::time::UNIX_EPOCH)
@@ -308,7 +308,7 @@ impl Sink for Teller {
     }
 }
 
-impl served::Front for Teller {
+impl served::LocalPort for Teller {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         if self.pending.is_empty() {
             self.signals.wait(wait);
@@ -368,7 +368,7 @@ fn line(event: &Event) -> Option<String> {
             )
         }
         Event::Copies(copies) => {
-            let said = |one: &numapilot_pilot::event::CopyTold| {
+            let said = |one: &numapilot_balancer::event::CopyTold| {
                 let node = one.node.map_or_else(String::new, |node| format!(" node {node}"));
                 let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
                 format!("{} {}{node}{because}", one.pid, one.done)
@@ -381,7 +381,7 @@ fn line(event: &Event) -> Option<String> {
         }
         Event::Setting(setting) => format!("{}: {} to {} ({:?})", setting.name, setting.was, setting.now, setting.done),
         Event::Targets(targets) => {
-            let names = |list: &[numapilot_pilot::event::Target]| {
+            let names = |list: &[numapilot_balancer::event::Target]| {
                 list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect::<Vec<_>>().join(", ")
             };
             format!("{}: {}{}", targets.because, names(&targets.added), names(&targets.removed))
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn what_the_kernel_moved_is_told_beside_what_we_moved() {
         let said = |kernel_moved_bytes: Option<u64>| {
-            let counters = numapilot_pilot::status::Counters { kernel_moved_bytes, ..Default::default() };
+            let counters = numapilot_balancer::status::Counters { kernel_moved_bytes, ..Default::default() };
             summary(&Stop { because: "the time is over".to_owned(), counters, own: Default::default() })
         };
         let moved = said(Some(34 << 20));

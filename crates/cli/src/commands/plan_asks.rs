@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
 use numapilot_insight::FixKind;
-use numapilot_insight::whatif::Ask;
+use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
@@ -20,7 +20,7 @@ use super::plan_sites::{Allocations, base, is_allocated};
 /// What a plan asks of a recording.
 pub struct PlanAsks {
     /// One of each rule that takes something.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<PlacementOverride>,
     /// Names of the rules that take nothing in this recording.
     pub without_effect: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
         let (kind, by_touch) = kind_of(rule, machine)?;
         let (sites, rest) = whole_sites(objects, trace, &objects_of);
         let words = format!("{}: {}", rule.name, rule.policy.describe());
-        match Ask::taken(words, sites, rest, kind, by_touch) {
+        match PlacementOverride::taken(words, sites, rest, kind, by_touch) {
             Some(ask) => found.asks.push(ask),
             None => found.without_effect.push(format!("object {}", rule.name)),
         }
@@ -43,19 +43,19 @@ pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
         let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
         let seats = seats_of_threads(rule, trace, machine)?;
         let words = format!("thread {which}: {} on their nodes", seats.len());
-        found.add(!seats.is_empty(), format!("thread {which}"), || Ask::threads(words, seats));
+        found.add(!seats.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, seats));
     }
     for rule in &plan.processes {
         let which = rule.command.as_deref().unwrap_or("all");
         let seats = seats_of_processes(rule, trace, machine)?;
         let words = format!("process {which}: {} on their nodes", seats.len());
-        found.add(!seats.is_empty(), format!("process {which}"), || Ask::processes(words, seats));
+        found.add(!seats.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, seats));
     }
     Ok(found)
 }
 
 impl PlanAsks {
-    fn add(&mut self, has_effect: bool, name: String, ask: impl FnOnce() -> Ask) {
+    fn add(&mut self, has_effect: bool, name: String, ask: impl FnOnce() -> PlacementOverride) {
         if has_effect {
             self.asks.push(ask());
         } else {

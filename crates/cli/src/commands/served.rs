@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use numapilot_pilot::conductor::Conductor;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::pilot::Options;
-use numapilot_pilot::pilot::Tunables;
-use numapilot_pilot::pilot::Who;
-use numapilot_pilot::status::Status;
-use numapilot_pilot::status::Steering;
-use numapilot_pilot::system::keeper::Binding;
-use numapilot_pilot::system::keeper::Keeper;
-use numapilot_pilot::system::keeper::ThreadId;
+use numapilot_balancer::balancing_loop::Options;
+use numapilot_balancer::balancing_loop::Tunables;
+use numapilot_balancer::balancing_loop::Who;
+use numapilot_balancer::control_port::ControlPort;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::status::Status;
+use numapilot_balancer::status::Steering;
+use numapilot_balancer::system::undo_log::Binding;
+use numapilot_balancer::system::undo_log::ThreadId;
+use numapilot_balancer::system::undo_log::UndoLog;
 use numapilot_service::Places;
 use numapilot_service::config;
 use numapilot_service::config::Config;
@@ -104,7 +104,7 @@ pub fn interval(pack: bool, asked: Duration) -> Duration {
 }
 
 /// Who steers and tells here: this process's signals and output.
-pub trait Front: Sink {
+pub trait LocalPort: Sink {
     /// Waits for something to do, `wait` at most.
     fn next(&mut self, wait: Duration) -> Option<Steering>;
 
@@ -113,14 +113,14 @@ pub trait Front: Sink {
 }
 
 /// A conductor: whoever steers here, with a daemon beside it.
-pub struct Served<C: Front> {
-    /// See [`Front`].
+pub struct Served<C: LocalPort> {
+    /// See [`LocalPort`].
     pub inner: C,
     daemon: Daemon,
     config: Option<(PathBuf, Config)>,
 }
 
-impl<C: Front> Served<C> {
+impl<C: LocalPort> Served<C> {
     /// Opens what the plan asks for, and puts back what a killed one has left changed.
     pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
         let daemon = Daemon::start(&plan.daemon, signals::wake)?;
@@ -133,14 +133,14 @@ impl<C: Front> Served<C> {
     }
 }
 
-impl<C: Front> Sink for Served<C> {
+impl<C: LocalPort> Sink for Served<C> {
     fn record(&mut self, event: Event) {
         self.daemon.record(event.clone());
         self.inner.record(event);
     }
 }
 
-impl<C: Front> Keeper for Served<C> {
+impl<C: LocalPort> UndoLog for Served<C> {
     fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
         self.daemon.will_change(file, was, now)
     }
@@ -166,7 +166,7 @@ impl<C: Front> Keeper for Served<C> {
     }
 }
 
-impl<C: Front> Conductor for Served<C> {
+impl<C: LocalPort> ControlPort for Served<C> {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         self.daemon.steering().or_else(|| self.inner.next(wait)).or_else(|| self.daemon.steering())
     }

@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
-use numapilot_insight::whatif::Ask;
+use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Plan};
 use numapilot_report::simulation::{Prediction, prediction};
-use numapilot_simulator::whatif::{Question, Wish};
+use numapilot_simulator::whatif::{PageOverride, Question};
 
 use super::plan_asks;
 use super::simulate::progress;
@@ -32,7 +32,7 @@ pub fn run(arguments: &WhatifArgs) -> Result<()> {
 
 /// On the machine of the recording: by the function that prices findings.
 fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
-    let mut asks = read(arguments, |set| Ask::read(trace, set).map_err(|why| anyhow!("{why}")))?;
+    let mut asks = read(arguments, |set| PlacementOverride::read(trace, set).map_err(|why| anyhow!("{why}")))?;
     let whose = || arguments.trace.display().to_string();
     let machine = trace.machine();
     let analysis = Analysis::on(trace, machine.as_ref(), Filter::default());
@@ -49,7 +49,7 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
 }
 
 /// The questions of a plan's rules; says which take nothing.
-fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<Ask>> {
+fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<PlacementOverride>> {
     let fitted = Plan::load(file)?.fit(machine, Fit::Exact)?;
     let whose = || file.display().to_string();
     let found = plan_asks::asks(&fitted.plan, trace, machine).with_context(whose)?;
@@ -64,16 +64,16 @@ fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<Ask>> {
 
 /// On another machine: simulated.
 fn elsewhere(arguments: &WhatifArgs, trace: Trace, name: &str) -> Result<Prediction> {
-    let wishes = read(arguments, |set| Wish::read(&trace, set).map_err(|why| anyhow!("{why}")))?;
+    let overrides = read(arguments, |set| PageOverride::read(&trace, set).map_err(|why| anyhow!("{why}")))?;
     refuse_blind(&Analysis::on(&trace, None, Filter::default()))
         .with_context(|| arguments.trace.display().to_string())?;
     drop(trace);
     let machine = Machine::load(name).with_context(|| format!("--machine {name}"))?;
-    let question = Question { trace: arguments.trace.clone(), wishes, machine: Some(machine), seed: arguments.seed };
+    let question = Question { trace: arguments.trace.clone(), overrides, machine: Some(machine), seed: arguments.seed };
     let bar = progress(arguments.quiet, "predicting");
     let answer = question.ask(&|share| bar.set_position((share * 1000.0) as u64))?;
     bar.finish_and_clear();
-    Ok(Prediction::simulated(&question.wishes, &answer))
+    Ok(Prediction::simulated(&question.overrides, &answer))
 }
 
 fn read<T>(arguments: &WhatifArgs, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {

@@ -3,12 +3,12 @@
 //! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
 //! program's cores (an ensemble). `docs/patterns.md`, "Prices".
 
+mod candidate;
 pub(crate) mod costs;
 mod kind;
-mod wish;
 
+pub(crate) use candidate::FixCandidate;
 pub use kind::{Fix, FixKind};
-pub(crate) use wish::Wish;
 
 use std::cell::RefCell;
 
@@ -21,39 +21,39 @@ use crate::uncertainty::{Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
 /// Prices wishes against the program as it was.
-pub(crate) struct Shop<'a> {
+pub(crate) struct FixPricer<'a> {
     scene: &'a Scene<'a>,
     pricer: Pricer<'a>,
     now: Priced,
     /// Several findings ask for the same.
-    priced: RefCell<Vec<(Wish, Fix)>>,
+    priced: RefCell<Vec<(FixCandidate, Fix)>>,
 }
 
-impl<'a> Shop<'a> {
+impl<'a> FixPricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
-    pub fn new(scene: &'a Scene<'a>) -> Result<Shop<'a>, TrafficError> {
+    pub fn new(scene: &'a Scene<'a>) -> Result<FixPricer<'a>, TrafficError> {
         let pricer = Pricer::new(scene.machine, &scene.usage)?.with_ensemble()?;
         // Once more: rows may have been added since the scene's own.
         let now = pricer.now()?;
-        Ok(Shop { scene, pricer, now, priced: RefCell::default() })
+        Ok(FixPricer { scene, pricer, now, priced: RefCell::default() })
     }
 
     /// The fix that a wish comes to.
-    pub fn price(&self, wish: &Wish) -> Result<Fix, TrafficError> {
-        if let Some((_, fix)) = self.priced.borrow().iter().find(|(known, _)| known == wish) {
+    pub fn price(&self, candidate: &FixCandidate) -> Result<Fix, TrafficError> {
+        if let Some((_, fix)) = self.priced.borrow().iter().find(|(known, _)| known == candidate) {
             return Ok(fix.clone());
         }
-        let then = self.then(&[wish], true)?;
+        let then = self.then(&[candidate], true)?;
         let (gain, uncertainty) = self.gain(&then);
-        let fix = wish.fix(self.scene, gain, uncertainty);
-        self.priced.borrow_mut().push((wish.clone(), fix.clone()));
+        let fix = candidate.fix(self.scene, gain, uncertainty);
+        self.priced.borrow_mut().push((candidate.clone(), fix.clone()));
         Ok(fix)
     }
 
     /// The gain of a wish without its interval, which takes most of the time.
-    pub fn value(&self, wish: &Wish) -> Result<f64, TrafficError> {
-        Ok(gain_of(self.now.run_ns, self.then(&[wish], false)?.run_ns))
+    pub fn value(&self, candidate: &FixCandidate) -> Result<f64, TrafficError> {
+        Ok(gain_of(self.now.run_ns, self.then(&[candidate], false)?.run_ns))
     }
 
     /// The program as it was.
@@ -63,11 +63,11 @@ impl<'a> Shop<'a> {
 
     /// The program with all these wishes granted; of two that concern the same memory, the later one is. As each member of the ensemble has it, too, if
     /// wanted.
-    pub fn then(&self, wishes: &[&Wish], by_members: bool) -> Result<Priced, TrafficError> {
+    pub fn then(&self, candidates: &[&FixCandidate], by_members: bool) -> Result<Priced, TrafficError> {
         let even = self.even(|node| self.scene.machine.nodes()[node].has_memory());
         let near = self.even(|node| self.scene.machine.nodes()[node].has_memory() && self.scene.has_cpus(node));
-        let weights: Vec<Vec<f64>> = wishes.iter().map(|wish| self.weights(wish)).collect();
-        let (of_thread, of_process) = self.seats(wishes);
+        let weights: Vec<Vec<f64>> = candidates.iter().map(|candidate| self.weights(candidate)).collect();
+        let (of_thread, of_process) = self.seats(candidates);
         let pinned = |row: &Row| of_process[row.thread as usize];
         let seat = |row: &Row| of_thread[row.thread as usize].or_else(|| pinned(row)).unwrap_or(row.from);
         let to = |cell: &Cell| {
@@ -75,42 +75,45 @@ impl<'a> Shop<'a> {
                 return To::Node(cell.home);
             }
             let row = &self.scene.usage.rows[cell.row as usize];
-            let about =
-                wishes.iter().zip(&weights).rev().find(|(wish, _)| wish.is_of_memory() && wish.is_about(cell.group));
+            let about = candidates
+                .iter()
+                .zip(&weights)
+                .rev()
+                .find(|(candidate, _)| candidate.is_of_memory() && candidate.is_about(cell.group));
             match about {
-                Some((wish, weights)) => {
+                Some((candidate, weights)) => {
                     let spreads = Spreads { even: &even, near: &near, weights };
-                    match wish.kind {
+                    match candidate.kind {
                         FixKind::AllocateOnNode(node) => {
                             To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index as u16))
                         }
-                        _ => placed(&wish.kind, cell, seat(row), &spreads),
+                        _ => placed(&candidate.kind, cell, seat(row), &spreads),
                     }
                 }
                 None if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
                 None => To::Node(cell.home),
             }
         };
-        let extra_ns = wishes.iter().map(|wish| wish.cost_ns(self.scene.machine)).sum();
+        let extra_ns = candidates.iter().map(|candidate| candidate.cost_ns(self.scene.machine)).sum();
         self.pricer.price(&Change { to: &to, seat: &seat, extra_ns }, by_members)
     }
 
     /// By thread: the node that a wish about threads puts it on, and that one about processes puts its process on.
-    fn seats(&self, wishes: &[&Wish]) -> (Vec<Option<u16>>, Vec<Option<u16>>) {
+    fn seats(&self, candidates: &[&FixCandidate]) -> (Vec<Option<u16>>, Vec<Option<u16>>) {
         let threads = self.scene.analysis.trace().threads();
         let (mut of_thread, mut of_process) =
             (vec![None; self.scene.usage.threads], vec![None; self.scene.usage.threads]);
-        for wish in wishes {
+        for candidate in candidates {
             for thread in 0..self.scene.usage.threads {
-                match wish.kind {
+                match candidate.kind {
                     FixKind::PinThreads => {
                         let recorded = self.scene.seats.of_moved[thread];
-                        of_thread[thread] = wish.seat(thread as u32, recorded).or(of_thread[thread]);
+                        of_thread[thread] = candidate.seat(thread as u32, recorded).or(of_thread[thread]);
                     }
                     FixKind::PinProcesses => {
                         let Some(process) = threads.get(thread).map(|thread| thread.process.0) else { continue };
                         let recorded = self.scene.processes.seat.get(&process).copied();
-                        of_process[thread] = wish.seat(process, recorded).or(of_process[thread]);
+                        of_process[thread] = candidate.seat(process, recorded).or(of_process[thread]);
                     }
                     _ => {}
                 }
@@ -136,8 +139,8 @@ impl<'a> Shop<'a> {
         nodes.map(|node| if is_in(node) { 1.0 / count } else { 0.0 }).collect()
     }
 
-    fn weights(&self, wish: &Wish) -> Vec<f64> {
-        let FixKind::WeightedInterleave(weights) = &wish.kind else { return Vec::new() };
+    fn weights(&self, candidate: &FixCandidate) -> Vec<f64> {
+        let FixKind::WeightedInterleave(weights) = &candidate.kind else { return Vec::new() };
         let sum: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
         let mut shares = vec![0.0; self.scene.usage.nodes];
         for (node, weight) in weights {

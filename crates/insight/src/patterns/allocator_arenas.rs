@@ -5,7 +5,7 @@ use super::private_on_shared_pages::is_private;
 use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let by_allocator = is_private(facts)?;
@@ -22,6 +22,6 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         would_change: vec![
             "a binding by the program itself (mbind, numactl): then not the allocator chose these nodes".to_owned(),
         ],
-        wishes: vec![Wish::of(FixKind::LocalArenas, facts), Wish::of(FixKind::Interleave, facts)],
+        candidates: vec![FixCandidate::of(FixKind::LocalArenas, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })
 }

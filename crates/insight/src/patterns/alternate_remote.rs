@@ -3,7 +3,7 @@
 use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 /// Half of what taking turns at random gives: halfway between at once and one after the other.
 const TURNS: f64 = 0.5;
@@ -30,6 +30,9 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         would_change: vec![
             "hand-overs too quick for the samples to see: then the nodes use it at the same time".to_owned(),
         ],
-        wishes: vec![Wish::of(FixKind::MigrateAtHandOver, facts), Wish::of(FixKind::Interleave, facts)],
+        candidates: vec![
+            FixCandidate::of(FixKind::MigrateAtHandOver, facts),
+            FixCandidate::of(FixKind::Interleave, facts),
+        ],
     })
 }

@@ -6,7 +6,7 @@
 use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish, costs};
+use crate::fixes::{FixCandidate, FixKind, costs};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let most = writes_allowed(scene);
@@ -30,7 +30,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
             3.0 / most,
             100.0 * most
         )],
-        wishes: vec![Wish::of(FixKind::Replicate, facts), Wish::of(FixKind::Interleave, facts)],
+        candidates: vec![FixCandidate::of(FixKind::Replicate, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })
 }
 

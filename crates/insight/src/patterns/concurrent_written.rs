@@ -4,15 +4,16 @@ use super::concurrent_read::{users, writes_allowed};
 use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     if users(facts) < 2 {
         return None;
     }
     let most = writes_allowed(scene);
-    let mut wishes = vec![Wish::of(FixKind::Interleave, facts), Wish::of(FixKind::ParallelFirstTouch, facts)];
-    wishes.extend(Wish::weighted(scene, facts));
+    let mut candidates =
+        vec![FixCandidate::of(FixKind::Interleave, facts), FixCandidate::of(FixKind::ParallelFirstTouch, facts)];
+    candidates.extend(FixCandidate::weighted(scene, facts));
     Some(Draft {
         pattern: PatternKind::ConcurrentWritten,
         subject: Subject::Site(facts.site),
@@ -27,6 +28,6 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         would_change: vec![
             "threads that could share one node without leaving cores idle: then no spreading is needed".to_owned(),
         ],
-        wishes,
+        candidates,
     })
 }

@@ -5,7 +5,7 @@
 use super::{Draft, PatternKind, Scene, Subject, Sure, number, share};
 use super::{MATERIAL, NEARLY_ALL, Unit};
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts) -> Option<Draft> {
     let at_stake = facts.on_false_shared.scaled(scene.waits(facts.site.0));
@@ -27,6 +27,6 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts) -> Option<Draft> {
             "samples of one word from several nodes: {:.0} % from one node is what counts as apart",
             100.0 * NEARLY_ALL
         )],
-        wishes: vec![Wish::of(FixKind::SplitOrAlign, facts)],
+        candidates: vec![FixCandidate::of(FixKind::SplitOrAlign, facts)],
     })
 }

@@ -3,14 +3,14 @@
 use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let hottest = facts.hot.first()?;
     let fair = 1.0 / scene.memory_nodes() as f64;
-    let mut wishes = vec![Wish::of(FixKind::SpreadHot, facts)];
+    let mut candidates = vec![FixCandidate::of(FixKind::SpreadHot, facts)];
     if facts.write_samples == 0 {
-        wishes.insert(0, Wish::of(FixKind::Replicate, facts));
+        candidates.insert(0, FixCandidate::of(FixKind::Replicate, facts));
     }
     Some(Draft {
         pattern: PatternKind::HotPage,
@@ -23,6 +23,6 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         ],
         sure: Sure::above(hottest.share, fair, "the page's share of all accesses, against one node's even part"),
         would_change: vec!["an even spread of accesses over the object's pages in a longer recording".to_owned()],
-        wishes,
+        candidates,
     })
 }

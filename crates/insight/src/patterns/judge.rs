@@ -6,7 +6,7 @@ use numapilot_traffic::TrafficError;
 
 use super::{Confidence, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
 use crate::context::{AllSums, Analysis};
-use crate::fixes::{Shop, Wish};
+use crate::fixes::{FixCandidate, FixPricer};
 use crate::unseen;
 
 /// Share of accesses with unknown home beyond which nothing is said.
@@ -63,7 +63,7 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
 
 fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, TrafficError> {
     let scene = Scene::new(analysis, machine, &Interest::default())?;
-    let shop = Shop::new(&scene)?;
+    let pricer_of_fixes = FixPricer::new(&scene)?;
     let mut findings: Vec<Finding> = Vec::new();
     let mut dropped = 0;
     let unseen = unseen::unseen_sites(analysis);
@@ -72,13 +72,16 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
             continue;
         }
         // Most drafts end here, before their intervals are computed.
-        let best =
-            draft.wishes.iter().map(|wish| shop.value(wish)).try_fold(0.0, |best: f64, gain| Ok(best.max(gain?)))?;
+        let best = draft
+            .candidates
+            .iter()
+            .map(|candidate| pricer_of_fixes.value(candidate))
+            .try_fold(0.0, |best: f64, gain| Ok(best.max(gain?)))?;
         if best < MATERIAL {
             dropped += 1;
             continue;
         }
-        let finding = finding(&shop, draft)?;
+        let finding = finding(&pricer_of_fixes, draft)?;
         match finding.fixes.first() {
             // Samples must surely show it. What machine and program leave open of the gain, its interval and the finding's confidence tell.
             Some(fix) if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples) && fix.uncertainty.median > 0.0 => {
@@ -108,13 +111,14 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         memory_share: Some(memory_share),
         at_stake: Some(at_stake),
         modelled_ns: Some(scene.now.run_ns),
-        tried_by_many: vec![shop.price(&Wish::of_all())?],
+        tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
         cannot_say: unknowns(analysis).into_iter().chain(unseen::sentences(&unseen)).collect(),
     })
 }
 
-fn finding(shop: &Shop<'_>, draft: Draft) -> Result<Finding, TrafficError> {
-    let mut fixes = draft.wishes.iter().map(|wish| shop.price(wish)).collect::<Result<Vec<_>, _>>()?;
+fn finding(pricer_of_fixes: &FixPricer<'_>, draft: Draft) -> Result<Finding, TrafficError> {
+    let mut fixes =
+        draft.candidates.iter().map(|candidate| pricer_of_fixes.price(candidate)).collect::<Result<Vec<_>, _>>()?;
     fixes.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
     let gains = fixes.first().is_some_and(|fix| fix.gain.low > 0.0);
     let (confidence, confidence_because) = confidence(&draft.sure, gains);

@@ -26,7 +26,7 @@ pub(crate) use scene::{Interest, Scene};
 
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::Wish;
+use crate::fixes::FixCandidate;
 
 /// Share of the threads' time below which nobody would notice: repeated runs of one program differ by more. The one threshold that is a matter of taste.
 pub(crate) const MATERIAL: f64 = 0.01;
@@ -44,7 +44,7 @@ pub(crate) struct Draft {
     pub evidence: Vec<Evidence>,
     pub sure: Sure,
     pub would_change: Vec<String>,
-    pub wishes: Vec<Wish>,
+    pub candidates: Vec<FixCandidate>,
 }
 
 /// The statement that a pattern stands or falls with.

@@ -3,7 +3,7 @@
 use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let by_allocator = is_private(facts)?;
@@ -30,7 +30,7 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         would_change: vec![
             "accesses by other nodes to the same objects in another phase or with other input".to_owned(),
         ],
-        wishes: vec![Wish::of(FixKind::LocalArenas, facts), Wish::of(FixKind::Interleave, facts)],
+        candidates: vec![FixCandidate::of(FixKind::LocalArenas, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })
 }
 

@@ -4,7 +4,7 @@ use numapilot_trace::ids::ProcessIndex;
 
 use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::facts::SiteFacts;
-use crate::fixes::Wish;
+use crate::fixes::FixCandidate;
 
 /// Most of the remote accesses must be within processes.
 const MOST: f64 = 0.5;
@@ -35,6 +35,6 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
         ],
         sure: Sure::above(processes.own_remote, MOST, "share of remote accesses within processes"),
         would_change: vec!["processes with very unequal work: pinned, the busiest one's node decides".to_owned()],
-        wishes: vec![Wish::of_processes()],
+        candidates: vec![FixCandidate::of_processes()],
     }]
 }

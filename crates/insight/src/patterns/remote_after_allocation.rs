@@ -5,7 +5,7 @@ use numapilot_machine::NodeId;
 use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 /// Share of the instances' accesses that one node must have for the whole site to be bound to it.
 const ONE_NODE: f64 = 0.99;
@@ -19,8 +19,8 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     }
     let node = |index: u16| scene.machine.nodes()[usize::from(index)].id;
     let one: Option<NodeId> = facts.main_node.filter(|_| facts.main_node_share >= ONE_NODE).map(node);
-    let mut wishes = vec![Wish::of(FixKind::MigrateAtHandOver, facts)];
-    wishes.insert(0, Wish::of(one.map_or(FixKind::FirstTouchByUsers, FixKind::AllocateOnNode), facts));
+    let mut candidates = vec![FixCandidate::of(FixKind::MigrateAtHandOver, facts)];
+    candidates.insert(0, FixCandidate::of(one.map_or(FixKind::FirstTouchByUsers, FixKind::AllocateOnNode), facts));
     Some(Draft {
         pattern: PatternKind::RemoteAfterAllocation,
         subject: Subject::Site(facts.site),
@@ -33,6 +33,6 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         ],
         sure: Sure::above(share_of_one, NEARLY_ALL - 0.05, "share from one node"),
         would_change: vec!["other nodes that use it in a phase that was not recorded".to_owned()],
-        wishes,
+        candidates,
     })
 }

@@ -3,7 +3,7 @@
 use super::scene::Congestion;
 use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
-use crate::fixes::Wish;
+use crate::fixes::FixCandidate;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     scene.congestion().iter().filter_map(|congestion| draft(scene, congestion)).collect()
@@ -28,6 +28,6 @@ fn draft(scene: &Scene<'_>, congestion: &Congestion) -> Option<Draft> {
         ],
         sure: Sure::above(congestion.lost, MATERIAL, "share of the threads' time lost in this queue"),
         would_change: vec!["a measured latency to this node that is near the idle one".to_owned()],
-        wishes: Wish::relieve(scene, node),
+        candidates: FixCandidate::relieve(scene, node),
     })
 }

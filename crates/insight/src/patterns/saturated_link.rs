@@ -5,7 +5,7 @@ use numapilot_machine::LinkId;
 use super::scene::Congestion;
 use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Estimate;
-use crate::fixes::Wish;
+use crate::fixes::FixCandidate;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     let congestion = scene.congestion();
@@ -30,6 +30,6 @@ fn draft(scene: &Scene<'_>, congestion: &Congestion) -> Option<Draft> {
         ],
         sure: Sure::above(congestion.lost, MATERIAL, "share of the threads' time lost on this link"),
         would_change: vec!["a measured latency of these accesses that is near the idle one".to_owned()],
-        wishes: Wish::shorten(scene),
+        candidates: FixCandidate::shorten(scene),
     })
 }

@@ -3,7 +3,7 @@
 use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let threshold = needed(scene, facts);
@@ -36,7 +36,10 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         would_change: vec![
             "parts that change hands from run to run, or from phase to phase: dynamic scheduling does that".to_owned(),
         ],
-        wishes: vec![Wish::of(FixKind::ParallelFirstTouch, facts), Wish::of(FixKind::Interleave, facts)],
+        candidates: vec![
+            FixCandidate::of(FixKind::ParallelFirstTouch, facts),
+            FixCandidate::of(FixKind::Interleave, facts),
+        ],
     })
 }
 

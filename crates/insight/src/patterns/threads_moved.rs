@@ -4,7 +4,7 @@ use numapilot_trace::ids::ThreadIndex;
 
 use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::Tally;
-use crate::fixes::Wish;
+use crate::fixes::FixCandidate;
 use crate::usage::NONE;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
@@ -48,6 +48,6 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
             "share of remote accesses that staying would avoid",
         ),
         would_change: vec!["more runnable threads than CPUs on those nodes: pinned threads would then wait".to_owned()],
-        wishes: vec![Wish::of_threads()],
+        candidates: vec![FixCandidate::of_threads()],
     }]
 }

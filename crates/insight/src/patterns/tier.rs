@@ -3,7 +3,7 @@
 use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
-use crate::fixes::{FixKind, Wish};
+use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let far = |node: usize| scene.machine.nodes()[node].has_memory() && !scene.has_cpus(node);
@@ -31,6 +31,9 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         would_change: vec![
             "too little free memory on nodes with CPUs: colder objects would have to move out first".to_owned(),
         ],
-        wishes: vec![Wish::of(FixKind::NearTier, facts), Wish::of(FixKind::FirstTouchByUsers, facts)],
+        candidates: vec![
+            FixCandidate::of(FixKind::NearTier, facts),
+            FixCandidate::of(FixKind::FirstTouchByUsers, facts),
+        ],
     })
 }

@@ -5,7 +5,7 @@
 
 use numapilot_machine::NodeId;
 
-use super::PageFate;
+use super::MoveOutcome;
 use crate::error::KernelError;
 use crate::memory::PageState;
 
@@ -39,48 +39,48 @@ pub(super) trait Calls {
 }
 
 /// What a page's place before moving settles already.
-pub(super) fn before(state: PageState, to: NodeId) -> Option<PageFate> {
+pub(super) fn before(state: PageState, to: NodeId) -> Option<MoveOutcome> {
     match state {
-        PageState::On(node) if node == to => Some(PageFate::AlreadyThere),
+        PageState::On(node) if node == to => Some(MoveOutcome::AlreadyThere),
         PageState::On(_) | PageState::Busy | PageState::Shared => None,
-        PageState::Absent => Some(PageFate::Gone),
-        PageState::Unmapped => Some(PageFate::Unmovable),
-        PageState::Other(status) => Some(PageFate::Other(-status)),
+        PageState::Absent => Some(MoveOutcome::Gone),
+        PageState::Unmapped => Some(MoveOutcome::Unmovable),
+        PageState::Other(status) => Some(MoveOutcome::Other(-status)),
     }
 }
 
 /// Moves a batch. `None` for a page: busy, to be tried again.
-pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Option<PageFate>>, KernelError> {
+pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Option<MoveOutcome>>, KernelError> {
     let mut status = vec![UNWRITTEN; batch.addresses.len()];
     let end = calls.move_to(batch, &mut status)?;
-    let mut fates: Vec<Option<PageFate>> = status.iter().map(|&status| after(status, batch.to)).collect();
+    let mut outcomes: Vec<Option<MoveOutcome>> = status.iter().map(|&status| after(status, batch.to)).collect();
     let unknown: Vec<usize> = (0..status.len()).filter(|&at| status[at] == UNWRITTEN).collect();
     if unknown.is_empty() {
-        return Ok(fates);
+        return Ok(outcomes);
     }
     let addresses: Vec<u64> = unknown.iter().map(|&at| batch.addresses[at]).collect();
     let states = calls.query(batch.pid, &addresses)?;
     for (at, state) in unknown.into_iter().zip(states) {
-        fates[at] = match before(state, batch.to) {
-            Some(PageFate::AlreadyThere) => Some(PageFate::Moved),
-            None if end == CallEnd::NoMemory => Some(PageFate::NoRoom),
+        outcomes[at] = match before(state, batch.to) {
+            Some(MoveOutcome::AlreadyThere) => Some(MoveOutcome::Moved),
+            None if end == CallEnd::NoMemory => Some(MoveOutcome::NoRoom),
             other => other,
         };
     }
-    Ok(fates)
+    Ok(outcomes)
 }
 
 /// What a written status says.
-fn after(status: i32, to: NodeId) -> Option<PageFate> {
+fn after(status: i32, to: NodeId) -> Option<MoveOutcome> {
     match (u16::try_from(status), -i64::from(status) as i32) {
-        (Ok(node), _) if node == to.0 => Some(PageFate::Moved),
+        (Ok(node), _) if node == to.0 => Some(MoveOutcome::Moved),
         // Left where it is, without a reason: somebody held it.
         (Ok(_), _) | (_, libc::EBUSY | libc::EAGAIN) => None,
-        (_, libc::ENOENT) => Some(PageFate::Gone),
-        (_, libc::EACCES) => Some(PageFate::Shared),
-        (_, libc::EFAULT) => Some(PageFate::Unmovable),
-        (_, libc::ENOMEM) => Some(PageFate::NoRoom),
-        (_, errno) => Some(PageFate::Other(errno)),
+        (_, libc::ENOENT) => Some(MoveOutcome::Gone),
+        (_, libc::EACCES) => Some(MoveOutcome::Shared),
+        (_, libc::EFAULT) => Some(MoveOutcome::Unmovable),
+        (_, libc::ENOMEM) => Some(MoveOutcome::NoRoom),
+        (_, errno) => Some(MoveOutcome::Other(errno)),
     }
 }
 
@@ -171,16 +171,16 @@ mod tests {
             let pages = kinds.iter().enumerate().map(|(at, number)| (at as u64 * 4096, (kind(number), NodeId(0))));
             let mut kernel = Kernel { pages: pages.collect(), room };
             let addresses: Vec<u64> = kernel.pages.keys().copied().collect();
-            let fates = batch(&mut kernel, &Batch { pid: 1, addresses: &addresses, to: NodeId(2) }).unwrap();
-            prop_assert_eq!(fates.len(), addresses.len());
-            for (address, fate) in addresses.iter().zip(fates) {
+            let outcomes = batch(&mut kernel, &Batch { pid: 1, addresses: &addresses, to: NodeId(2) }).unwrap();
+            prop_assert_eq!(outcomes.len(), addresses.len());
+            for (address, outcome) in addresses.iter().zip(outcomes) {
                 let (page, node) = kernel.pages[address];
-                match fate {
-                    Some(PageFate::Moved) => prop_assert_eq!(node, NodeId(2)),
-                    Some(PageFate::Gone) => prop_assert_eq!(page, Page::Absent),
-                    Some(PageFate::Unmovable) => prop_assert_eq!(page, Page::Zero),
-                    Some(PageFate::Shared) => prop_assert_eq!(page, Page::Shared),
-                    Some(PageFate::NoRoom) => prop_assert!(node == NodeId(0) && kernel.room == 0),
+                match outcome {
+                    Some(MoveOutcome::Moved) => prop_assert_eq!(node, NodeId(2)),
+                    Some(MoveOutcome::Gone) => prop_assert_eq!(page, Page::Absent),
+                    Some(MoveOutcome::Unmovable) => prop_assert_eq!(page, Page::Zero),
+                    Some(MoveOutcome::Shared) => prop_assert_eq!(page, Page::Shared),
+                    Some(MoveOutcome::NoRoom) => prop_assert!(node == NodeId(0) && kernel.room == 0),
                     None => prop_assert_eq!(node, NodeId(0)),
                     other => prop_assert!(false, "{:?}", other),
                 }

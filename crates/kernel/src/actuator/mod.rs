@@ -4,15 +4,15 @@
 //!   just asked says so ([`Mover::run_known`]).
 //! * It sorts by target and address, so that a call moves up to thousands of pages ([`MoveOptions::batch_pages`]).
 //! * Where huge pages may be, it sends one address of each and looks what came along: two addresses of one huge page in one call end the batch.
-//! * Every page gets one [`PageFate`]. A call that says only how many pages stayed is followed by a question where they are. What is busy is tried again, in
+//! * Every page gets one [`MoveOutcome`]. A call that says only how many pages stayed is followed by a question where they are. What is busy is tried again, in
 //!   smaller and smaller calls, so that one stubborn page does not hold up others.
-//! * It keeps to a rate ([`Pace`]) and leaves memory free on every node ([`room`]).
+//! * It keeps to a rate ([`Pace`]) and leaves memory free on every node ([`free_memory`]).
 //!
 //! Processes may end, exec and remap at any instant: pages that are gone are counted, and a process that has ended is no error.
 
+pub mod free_memory;
 mod interpret;
 pub mod pace;
-pub mod room;
 mod syscall;
 
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
 use crate::task::Process;
+use free_memory::NodeFreeMemory;
 use interpret::Batch;
 use interpret::Calls;
 use pace::Pace;
-use room::Rooms;
 use syscall::System;
 
 /// A page that is to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wish {
+pub struct MoveRequest {
     /// Where to.
     pub to: NodeId,
     /// Address of the page's first byte.
@@ -40,7 +40,7 @@ pub struct Wish {
 
 /// What became of a wish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PageFate {
+pub enum MoveOutcome {
     /// Nothing yet: the rate, a stop or an error came first.
     #[default]
     NotTried,
@@ -88,23 +88,23 @@ pub struct Tally {
 impl Tally {
     /// Counts fates.
     #[must_use]
-    pub fn of(fates: &[PageFate]) -> Tally {
+    pub fn of(outcomes: &[MoveOutcome]) -> Tally {
         let mut tally = Tally::default();
-        fates.iter().for_each(|fate| *tally.of_fate(*fate) += 1);
+        outcomes.iter().for_each(|outcome| *tally.of_fate(*outcome) += 1);
         tally
     }
 
-    fn of_fate(&mut self, fate: PageFate) -> &mut u64 {
-        match fate {
-            PageFate::NotTried => &mut self.not_tried,
-            PageFate::Moved => &mut self.moved,
-            PageFate::AlreadyThere => &mut self.already_there,
-            PageFate::Gone => &mut self.gone,
-            PageFate::Busy => &mut self.busy,
-            PageFate::NoRoom => &mut self.no_room,
-            PageFate::Shared => &mut self.shared,
-            PageFate::Unmovable => &mut self.unmovable,
-            PageFate::Other(_) => &mut self.other,
+    fn of_fate(&mut self, outcome: MoveOutcome) -> &mut u64 {
+        match outcome {
+            MoveOutcome::NotTried => &mut self.not_tried,
+            MoveOutcome::Moved => &mut self.moved,
+            MoveOutcome::AlreadyThere => &mut self.already_there,
+            MoveOutcome::Gone => &mut self.gone,
+            MoveOutcome::Busy => &mut self.busy,
+            MoveOutcome::NoRoom => &mut self.no_room,
+            MoveOutcome::Shared => &mut self.shared,
+            MoveOutcome::Unmovable => &mut self.unmovable,
+            MoveOutcome::Other(_) => &mut self.other,
         }
     }
 
@@ -151,7 +151,7 @@ pub struct MoveOptions {
     pub batch_pages: usize,
     /// Bytes per second at most; `None`: any number.
     pub bytes_per_s: Option<u64>,
-    /// Whether to wait for the rate; else what comes too early is left [`PageFate::NotTried`].
+    /// Whether to wait for the rate; else what comes too early is left [`MoveOutcome::NotTried`].
     pub waits: bool,
     /// Calls for a page that is busy.
     pub tries: u32,
@@ -181,7 +181,7 @@ impl Default for MoveOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
     /// Of each wish, in the order of the wishes.
-    pub fates: Vec<PageFate>,
+    pub outcomes: Vec<MoveOutcome>,
     /// The same, counted.
     pub tally: Tally,
     /// Nanoseconds in system calls that move.
@@ -212,7 +212,7 @@ pub struct Mover {
     started: Instant,
     huge_bytes: u64,
     system: System,
-    rooms: Rooms,
+    rooms: NodeFreeMemory,
 }
 
 impl Mover {
@@ -226,7 +226,7 @@ impl Mover {
             started: Instant::now(),
             huge_bytes: huge_bytes(),
             system,
-            rooms: Rooms::default(),
+            rooms: NodeFreeMemory::default(),
         }
     }
 
@@ -239,11 +239,11 @@ impl Mover {
     pub fn run(
         &mut self,
         process: Option<&Process>,
-        wishes: &[Wish],
+        requests: &[MoveRequest],
         may_be_huge: &[(u64, u64)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
-        self.carry_out(process, (wishes, true), may_be_huge, goes_on)
+        self.carry_out(process, (requests, true), may_be_huge, goes_on)
     }
 
     /// As [`Mover::run`], for pages that were seen on other nodes a moment ago: they are not asked after once more, which takes a fifteenth of the time.
@@ -254,40 +254,40 @@ impl Mover {
     pub fn run_known(
         &mut self,
         process: Option<&Process>,
-        wishes: &[Wish],
+        requests: &[MoveRequest],
         may_be_huge: &[(u64, u64)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
-        self.carry_out(process, (wishes, false), may_be_huge, goes_on)
+        self.carry_out(process, (requests, false), may_be_huge, goes_on)
     }
 
     fn carry_out(
         &mut self,
         process: Option<&Process>,
-        (wishes, asks_first): (&[Wish], bool),
+        (requests, asks_first): (&[MoveRequest], bool),
         may_be_huge: &[(u64, u64)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
         let pid = process.map_or(0, Process::pid);
         let mut work = Work {
-            wishes,
-            fates: vec![PageFate::NotTried; wishes.len()],
+            requests,
+            outcomes: vec![MoveOutcome::NotTried; requests.len()],
             moving: Duration::ZERO,
             calls: 0,
             moved: 0,
-            room: BTreeMap::new(),
+            free_memory: BTreeMap::new(),
             pid,
         };
-        let looked = if asks_first { self.look(&mut work) } else { Ok(in_order(wishes)) };
+        let looked = if asks_first { self.look(&mut work) } else { Ok(in_order(requests)) };
         let pending = match looked {
             Ok(pending) => pending,
             Err(KernelError::Gone { .. }) => {
-                work.fates.fill(PageFate::Gone);
+                work.outcomes.fill(MoveOutcome::Gone);
                 return Ok(work.done());
             }
             Err(error) => return Err(error),
         };
-        let (mut now, mut later) = self.heads(wishes, pending, may_be_huge);
+        let (mut now, mut later) = self.heads(requests, pending, may_be_huge);
         let mut tries: u32 = 0;
         while !now.is_empty() {
             let batch = (self.options.batch_pages.max(1) >> (3 * tries).min(31)).max(1);
@@ -302,7 +302,7 @@ impl Mover {
                 tries = tries.saturating_sub(1);
             }
             if tries >= self.options.tries {
-                again.iter().for_each(|&index| work.fates[index] = PageFate::Busy);
+                again.iter().for_each(|&index| work.outcomes[index] = MoveOutcome::Busy);
                 break;
             }
             if tries > 0 && !again.is_empty() {
@@ -315,13 +315,13 @@ impl Mover {
 
     /// Where everything is. Returns the wishes that are left, by target and address.
     fn look(&mut self, work: &mut Work<'_>) -> Result<Vec<usize>, KernelError> {
-        let order = in_order(work.wishes);
-        let addresses: Vec<u64> = order.iter().map(|&index| work.wishes[index].address).collect();
+        let order = in_order(work.requests);
+        let addresses: Vec<u64> = order.iter().map(|&index| work.requests[index].address).collect();
         let states = self.system.query(work.pid, &addresses)?;
         let mut left = Vec::with_capacity(order.len());
         for (index, state) in order.into_iter().zip(states) {
-            match interpret::before(state, work.wishes[index].to) {
-                Some(fate) => work.fates[index] = fate,
+            match interpret::before(state, work.requests[index].to) {
+                Some(outcome) => work.outcomes[index] = outcome,
                 None => left.push(index),
             }
         }
@@ -329,7 +329,7 @@ impl Mover {
     }
 
     /// Wishes to send first, and those that may come along with one of them.
-    fn heads(&self, wishes: &[Wish], pending: Vec<usize>, ranges: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
+    fn heads(&self, requests: &[MoveRequest], pending: Vec<usize>, ranges: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
         if ranges.is_empty() || self.huge_bytes <= page_bytes() {
             return (pending, Vec::new());
         }
@@ -339,7 +339,7 @@ impl Mover {
             next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
         };
         pending.into_iter().partition(|&index| {
-            let Wish { to, address } = wishes[index];
+            let MoveRequest { to, address } = requests[index];
             let block = (to, address / self.huge_bytes);
             let is_head = !is_huge(address) || last != Some(block);
             last = Some(block);
@@ -348,21 +348,22 @@ impl Mover {
     }
 
     fn came_along(&mut self, work: &mut Work<'_>, later: &mut Vec<usize>) -> Result<(), KernelError> {
-        let addresses: Vec<u64> = later.iter().map(|&index| work.wishes[index].address).collect();
+        let addresses: Vec<u64> = later.iter().map(|&index| work.requests[index].address).collect();
         let states = match self.system.query(work.pid, &addresses) {
             Ok(states) => states,
             Err(KernelError::Gone { .. }) => {
-                later.drain(..).for_each(|index| work.fates[index] = PageFate::Gone);
+                later.drain(..).for_each(|index| work.outcomes[index] = MoveOutcome::Gone);
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let mut states = states.into_iter();
         later.retain(|&index| {
-            let fate = states.next().and_then(|state| interpret::before(state, work.wishes[index].to));
-            let fate = fate.map(|fate| if fate == PageFate::AlreadyThere { PageFate::Moved } else { fate });
-            fate.is_none_or(|fate| {
-                work.fates[index] = fate;
+            let outcome = states.next().and_then(|state| interpret::before(state, work.requests[index].to));
+            let outcome =
+                outcome.map(|outcome| if outcome == MoveOutcome::AlreadyThere { MoveOutcome::Moved } else { outcome });
+            outcome.is_none_or(|outcome| {
+                work.outcomes[index] = outcome;
                 false
             })
         });
@@ -379,47 +380,47 @@ impl Mover {
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Vec<usize>>, KernelError> {
         let mut again = Vec::new();
-        let same_target = indexes.chunk_by(|a, b| work.wishes[*a].to == work.wishes[*b].to);
+        let same_target = indexes.chunk_by(|a, b| work.requests[*a].to == work.requests[*b].to);
         let parts: Vec<&[usize]> = same_target.flat_map(|run| run.chunks(batch)).collect();
         for part in parts {
-            let to = work.wishes[part[0]].to;
+            let to = work.requests[part[0]].to;
             if !goes_on(work.moved) || !self.may_go() {
                 return Ok(None);
             }
             if process.is_some_and(|process| !process.is_running()) {
-                work.fates
+                work.outcomes
                     .iter_mut()
-                    .filter(|fate| **fate == PageFate::NotTried)
-                    .for_each(|fate| *fate = PageFate::Gone);
+                    .filter(|outcome| **outcome == MoveOutcome::NotTried)
+                    .for_each(|outcome| *outcome = MoveOutcome::Gone);
                 return Ok(None);
             }
             let fits = self.fits(work, to, part.len());
             let (part, too_many) = part.split_at(fits);
-            too_many.iter().for_each(|&index| work.fates[index] = PageFate::NoRoom);
+            too_many.iter().for_each(|&index| work.outcomes[index] = MoveOutcome::NoRoom);
             if part.is_empty() {
                 continue;
             }
-            let addresses: Vec<u64> = part.iter().map(|&index| work.wishes[index].address).collect();
+            let addresses: Vec<u64> = part.iter().map(|&index| work.requests[index].address).collect();
             let begun = Instant::now();
             let answer = interpret::batch(&mut self.system, &Batch { pid: work.pid, addresses: &addresses, to });
             work.moving += begun.elapsed();
             work.calls += 1;
             let answer = match answer {
-                Err(KernelError::Gone { .. }) => vec![Some(PageFate::Gone); part.len()],
+                Err(KernelError::Gone { .. }) => vec![Some(MoveOutcome::Gone); part.len()],
                 other => other?,
             };
             let mut moved = 0;
-            for (&index, fate) in part.iter().zip(answer) {
-                moved += u64::from(fate == Some(PageFate::Moved));
-                match fate {
-                    Some(fate) => work.fates[index] = fate,
+            for (&index, outcome) in part.iter().zip(answer) {
+                moved += u64::from(outcome == Some(MoveOutcome::Moved));
+                match outcome {
+                    Some(outcome) => work.outcomes[index] = outcome,
                     None => again.push(index),
                 }
             }
             work.moved += moved;
             let bytes = moved * page_bytes();
             self.pace.spend(self.now_ns(), bytes);
-            work.room.entry(to.0).and_modify(|left| *left = left.saturating_sub(bytes));
+            work.free_memory.entry(to.0).and_modify(|left| *left = left.saturating_sub(bytes));
         }
         Ok(Some(again))
     }
@@ -445,41 +446,41 @@ impl Mover {
     /// How many of `pages` a node has room for beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
     fn fits(&mut self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
         let need = pages as u64 * page_bytes();
-        let left = work.room.get(&to.0).copied().filter(|left| *left >= need);
+        let left = work.free_memory.get(&to.0).copied().filter(|left| *left >= need);
         let left = left.unwrap_or_else(|| match self.rooms.of_node(to) {
             Ok(memory) => memory.available_bytes().saturating_sub(self.options.keep_bytes),
             Err(_) => u64::MAX,
         });
-        work.room.insert(to.0, left);
+        work.free_memory.insert(to.0, left);
         usize::try_from(left / page_bytes()).unwrap_or(usize::MAX).min(pages)
     }
 }
 
 /// Indexes of wishes, by target and address.
-fn in_order(wishes: &[Wish]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..wishes.len()).collect();
-    if !wishes.is_sorted() {
-        order.sort_unstable_by_key(|&index| wishes[index]);
+fn in_order(requests: &[MoveRequest]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    if !requests.is_sorted() {
+        order.sort_unstable_by_key(|&index| requests[index]);
     }
     order
 }
 
 /// One run.
 struct Work<'a> {
-    wishes: &'a [Wish],
-    fates: Vec<PageFate>,
+    requests: &'a [MoveRequest],
+    outcomes: Vec<MoveOutcome>,
     moving: Duration,
     calls: u64,
     moved: u64,
     /// Bytes that nodes can take, as last read and counted down since.
-    room: BTreeMap<u16, u64>,
+    free_memory: BTreeMap<u16, u64>,
     pid: u32,
 }
 
 impl Work<'_> {
     fn done(self) -> Moved {
-        let tally = Tally::of(&self.fates);
+        let tally = Tally::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Moved { fates: self.fates, tally, moving_ns, calls: self.calls }
+        Moved { outcomes: self.outcomes, tally, moving_ns, calls: self.calls }
     }
 }

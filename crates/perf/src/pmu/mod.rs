@@ -7,7 +7,7 @@ mod offer;
 mod sysfs;
 
 pub use format::{Field, Word};
-pub use offer::{Offer, Sampler, Wish, offers};
+pub use offer::{Offer, SampleRequest, Sampler, offers};
 pub use sysfs::{Pmu, read};
 
 use std::path::PathBuf;

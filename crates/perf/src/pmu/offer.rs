@@ -20,7 +20,7 @@ pub enum Sampler {
 
 /// What is wanted of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct SampleRequest {
     /// Operations (IBS, SPE) or events (PEBS) per sample.
     pub period: u64,
     /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
@@ -35,9 +35,9 @@ pub struct Wish {
     pub user_only: bool,
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish {
+impl Default for SampleRequest {
+    fn default() -> SampleRequest {
+        SampleRequest {
             period: 100_000,
             least_latency: 0,
             l3_misses_only: false,
@@ -67,28 +67,28 @@ pub struct Offer {
 ///
 /// # Errors
 /// If a PMU's own event does not fit its own format.
-pub fn offers(pmus: &[Pmu], wish: &Wish) -> Result<Vec<Offer>, PmuError> {
+pub fn offers(pmus: &[Pmu], request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
     let mut out = Vec::new();
     for pmu in pmus {
         match pmu.name.as_str() {
-            "ibs_op" => out.push(ibs(pmu, wish)?),
+            "ibs_op" => out.push(ibs(pmu, request)?),
             // A hybrid processor's performance cores; its others measure no latencies.
-            "cpu" | "cpu_core" => out.extend(pebs(pmu, wish)?),
-            name if name.starts_with("arm_spe_") => out.push(spe(pmu, wish)?),
+            "cpu" | "cpu_core" => out.extend(pebs(pmu, request)?),
+            name if name.starts_with("arm_spe_") => out.push(spe(pmu, request)?),
             _ => {}
         }
     }
     Ok(out)
 }
 
-fn common(attr: EventAttr, wish: &Wish, fields: u64) -> EventAttr {
-    let optional = [(wish.physical, sample::PHYS_ADDR), (wish.callchain, sample::CALLCHAIN)];
+fn common(attr: EventAttr, request: &SampleRequest, fields: u64) -> EventAttr {
+    let optional = [(request.physical, sample::PHYS_ADDR), (request.callchain, sample::CALLCHAIN)];
     let optional = optional.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit);
-    let excluded = u64::from(wish.user_only) * (1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV);
+    let excluded = u64::from(request.user_only) * (1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV);
     let base =
         sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::ADDR | sample::CPU | sample::PERIOD;
     EventAttr {
-        period_or_freq: wish.period,
+        period_or_freq: request.period,
         sample_type: base | fields | optional,
         flags: attr.flags | excluded | 1 << attr_flag::SAMPLE_ID_ALL,
         ..attr
@@ -101,7 +101,7 @@ const NO_CHOICE: &str = "accesses cannot be chosen by having missed the L3: all 
 const SKEWED: &str = "only accesses that missed the L3 are sampled: right for finding objects and their shares, but totals of accesses are not to be had";
 
 /// AMD IBS. The kernel takes periods that are multiples of 16 from 0x90 to 0x7fffff0.
-fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
+fn ibs(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     let mut terms: Vec<String> = Vec::new();
     let mut lacking = Vec::new();
     // Micro-operations rather than cycles, so that a sample stands for operations.
@@ -111,20 +111,20 @@ fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
         lacking.push("samples are spaced by cycles, not by operations");
     }
     // The kernel's filter, in software; without it IBS counts everything or refuses.
-    if wish.user_only {
+    if request.user_only {
         match pmu.format.contains_key("swfilt") {
             true => terms.push("swfilt=1".to_owned()),
             false => lacking.push("the kernel's own accesses are sampled as well"),
         }
     }
-    if wish.least_latency > 0 {
+    if request.least_latency > 0 {
         // From 128 to 2048 cycles, in steps of 128.
         match pmu.format.contains_key("ldlat") {
-            true => terms.push(format!("ldlat={}", wish.least_latency.next_multiple_of(128).clamp(128, 2048))),
+            true => terms.push(format!("ldlat={}", request.least_latency.next_multiple_of(128).clamp(128, 2048))),
             false => lacking.push("loads cannot be chosen by latency"),
         }
     }
-    if wish.l3_misses_only {
+    if request.l3_misses_only {
         match pmu.format.contains_key("l3missonly") {
             true => {
                 terms.push("l3missonly=1".to_owned());
@@ -133,8 +133,8 @@ fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
             false => lacking.push(NO_CHOICE),
         }
     }
-    let attr = common(pmu.event(&terms.join(","))?, wish, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
-    let period = (wish.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
+    let attr = common(pmu.event(&terms.join(","))?, request, sample::RAW | sample::DATA_SRC | sample::WEIGHT_STRUCT);
+    let period = (request.period / 16 * 16).clamp(0x90, 0x7f_ffff0);
     let has_filter = pmu.format.contains_key("swfilt");
     let flags = if has_filter {
         attr.flags
@@ -146,7 +146,7 @@ fn ibs(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
 }
 
 /// Intel PEBS. Some processors want an auxiliary event to lead.
-fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
+fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
     let fields = sample::DATA_SRC | sample::WEIGHT_STRUCT;
     let offer = |sampler, events, lacking| {
         let (pmu, cpus) = (pmu.name.clone(), pmu.cpus.clone());
@@ -154,23 +154,23 @@ fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
     };
     let precise =
         |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr };
-    let no_choice = || if wish.l3_misses_only { vec![NO_CHOICE] } else { Vec::new() };
+    let no_choice = || if request.l3_misses_only { vec![NO_CHOICE] } else { Vec::new() };
     let mut out = Vec::new();
     if pmu.events.contains_key("mem-loads") {
         let mut load = pmu.event("mem-loads")?;
         // The least that the kernel takes is 3: loads that hit the first cache.
         if let Some(field) = pmu.format.get("ldlat") {
-            field.set(&mut load, wish.least_latency.clamp(3, 0xffff));
+            field.set(&mut load, request.least_latency.clamp(3, 0xffff));
         }
         let mut events = Vec::new();
         if pmu.events.contains_key("mem-loads-aux") {
-            events.push(common(pmu.event("mem-loads-aux")?, &Wish { period: 0, ..*wish }, fields));
+            events.push(common(pmu.event("mem-loads-aux")?, &SampleRequest { period: 0, ..*request }, fields));
         }
-        events.push(precise(common(load, wish, fields), 2));
+        events.push(precise(common(load, request, fields), 2));
         out.push(offer(Sampler::PebsLoads, events, no_choice()));
     }
     if pmu.events.contains_key("mem-stores") {
-        let store = precise(common(pmu.event("mem-stores")?, wish, fields), 2);
+        let store = precise(common(pmu.event("mem-stores")?, request, fields), 2);
         out.push(offer(
             Sampler::PebsStores,
             vec![store],
@@ -181,7 +181,7 @@ fn pebs(pmu: &Pmu, wish: &Wish) -> Result<Vec<Offer>, PmuError> {
 }
 
 /// Arm SPE: loads and stores, with time stamps.
-fn spe(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
+fn spe(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     let mut terms = Vec::new();
     let mut lacking = Vec::new();
     for (term, wanted) in [
@@ -189,24 +189,24 @@ fn spe(pmu: &Pmu, wish: &Wish) -> Result<Offer, PmuError> {
         ("load_filter", true),
         ("store_filter", true),
         ("jitter", true),
-        ("pa_enable", wish.physical),
+        ("pa_enable", request.physical),
     ] {
         if wanted && pmu.format.contains_key(term) {
             terms.push(format!("{term}=1"));
         }
     }
-    if wish.least_latency > 0 && pmu.format.contains_key("min_latency") {
-        terms.push(format!("min_latency={}", wish.least_latency.min(0xfff)));
+    if request.least_latency > 0 && pmu.format.contains_key("min_latency") {
+        terms.push(format!("min_latency={}", request.least_latency.min(0xfff)));
     }
-    if wish.l3_misses_only {
+    if request.l3_misses_only {
         lacking.push(NO_CHOICE);
     }
-    if wish.callchain {
+    if request.callchain {
         lacking.push("SPE has no call chains");
     }
     // The buffer's own unit: periods below the smallest interval are refused.
     let least = pmu.caps.get("min_interval").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let wish = Wish { period: wish.period.max(least), callchain: false, physical: false, ..*wish };
-    let events = vec![common(pmu.event(&terms.join(","))?, &wish, 0)];
+    let request = SampleRequest { period: request.period.max(least), callchain: false, physical: false, ..*request };
+    let events = vec![common(pmu.event(&terms.join(","))?, &request, 0)];
     Ok(Offer { sampler: Sampler::Spe, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
 }

@@ -2,8 +2,8 @@
 //! Gaud et al., ACM Queue 13(8), 2015; for large pages Gaud et al., USENIX ATC 2014). One algorithm; the three names are three sets of defaults
 //! (`settings`). `docs/policies.md` says what each option comes from.
 
+mod decide;
 mod draw;
-mod fate;
 mod gates;
 mod large;
 mod sampling;
@@ -22,10 +22,10 @@ use crate::nodes::NodeFacts;
 use crate::observation::{Observation, PageKey, PageSize};
 use crate::options::Options;
 use crate::page_use::{PageTable, PageUse};
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 use crate::random::Random;
+use decide::{PageDecision, decide};
 use draw::Targets;
-use fate::{Fate, fate};
 use gates::Gates;
 use large::LargePages;
 use sampling::Sampling;
@@ -104,16 +104,18 @@ impl Carrefour {
                 continue;
             }
             let moves = self.large.moves_of(page, gates.moves);
-            match fate(&self.settings, moves, used, self.may_replicate(page, gates)) {
-                Fate::Stay => {}
-                Fate::Replicate => replications.extend(self.replicate(page, used)),
-                Fate::Interleave if self.replicas.copies.contains_key(&page) => {}
-                Fate::Interleave => {
+            match decide(&self.settings, moves, used, self.may_replicate(page, gates)) {
+                PageDecision::Stay => {}
+                PageDecision::Replicate => replications.extend(self.replicate(page, used)),
+                PageDecision::Interleave if self.replicas.copies.contains_key(&page) => {}
+                PageDecision::Interleave => {
                     let target = targets.draw(used.home, &mut self.random);
                     actions.extend(target.map(|to| Action::Migrate { page, to }));
                 }
-                Fate::Collocate(_) if self.replicas.copies.contains_key(&page) => {}
-                Fate::Collocate(to) => actions.extend(facts.has_memory(to).then_some(Action::Migrate { page, to })),
+                PageDecision::Collocate(_) if self.replicas.copies.contains_key(&page) => {}
+                PageDecision::Collocate(to) => {
+                    actions.extend(facts.has_memory(to).then_some(Action::Migrate { page, to }))
+                }
             }
         }
         self.replicas.begun |= !replications.is_empty() && replications.len() >= self.settings.min_replications;
@@ -172,10 +174,10 @@ impl Policy for Carrefour {
         self.name
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         let is_resting = self.settings.large == Large::Split && self.large.rests();
         let next_ns = if is_resting { large::REST_PERIODS * self.settings.period_ns } else { self.settings.period_ns };
-        Wishes { next_ns, samples_per_s_and_cpu: self.sampling.wish(&self.settings), mapped: false }
+        PolicyRequirements { next_ns, samples_per_s_and_cpu: self.sampling.wish(&self.settings), mapped: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

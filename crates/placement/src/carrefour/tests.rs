@@ -158,7 +158,7 @@ fn a_page_may_bounce_every_second() {
 #[test]
 fn sampling_slows_down_after_few_orders() {
     let mut policy = policy_by_name("carrefour", &machine(), 1).expect("valid");
-    let rate = |policy: &dyn Policy| policy.wishes().samples_per_s_and_cpu;
+    let rate = |policy: &dyn Policy| policy.requirements().samples_per_s_and_cpu;
     policy.decide(&with(busy(200.0, ALL_ON_ONE, 0.5), contended(100)));
     let accurate = rate(&*policy);
     policy.decide(&with(busy(200.0, ALL_ON_ONE, 0.5), contended(1)));
@@ -223,9 +223,9 @@ fn orders_that_improve_nothing_are_followed_by_a_rest() {
     let mut policy = policy_by_name("carrefour-lp", &machine(), 1).expect("valid");
     let seen = with(busy(200.0, ALL_ON_ONE, 0.5), contended(50));
     assert!(!policy.decide(&seen).is_empty());
-    assert_eq!(policy.wishes().next_ns, SECOND_NS);
+    assert_eq!(policy.requirements().next_ns, SECOND_NS);
     policy.decide(&seen);
-    assert_eq!(policy.wishes().next_ns, 5 * SECOND_NS, "neither locality nor balance improved");
+    assert_eq!(policy.requirements().next_ns, 5 * SECOND_NS, "neither locality nor balance improved");
     policy.decide(&with(busy(200.0, EVEN, 0.5), contended(50)));
-    assert_eq!(policy.wishes().next_ns, SECOND_NS, "the imbalance is gone");
+    assert_eq!(policy.requirements().next_ns, SECOND_NS, "the imbalance is gone");
 }

@@ -3,7 +3,7 @@
 use super::NOTHING;
 use crate::action::Action;
 use crate::observation::Observation;
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 
 /// See the module.
 pub(crate) struct FirstTouch;
@@ -13,7 +13,7 @@ impl Policy for FirstTouch {
         "first-touch"
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         NOTHING
     }
 

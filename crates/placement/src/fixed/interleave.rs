@@ -6,7 +6,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 
 /// See the module.
 pub(crate) struct Interleave {
@@ -36,7 +36,7 @@ impl Policy for Interleave {
         Allocation::Interleave(self.nodes.clone())
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         NOTHING
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::NOTHING;
 use crate::action::{Action, Allocation};
 use crate::observation::Observation;
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 
 /// See the module.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Policy for Local {
         "local"
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         NOTHING
     }
 

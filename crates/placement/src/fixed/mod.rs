@@ -13,13 +13,13 @@ pub(crate) use weighted_interleave::WeightedInterleave;
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::options::Options;
-use crate::policy::Wishes;
+use crate::policy::PolicyRequirements;
 
 /// Nanoseconds between the decisions of policies that have nothing to decide; one second is what the daemons that they are compared with take.
 const IDLE_NS: u64 = 1_000_000_000;
 
 /// What a policy without statistics asks for.
-const NOTHING: Wishes = Wishes { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
+const NOTHING: PolicyRequirements = PolicyRequirements { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
 
 /// Nodes that an option `nodes` names (`0-1,3` with `/` for the comma, by the kernel's numbers) or all with memory (`all`).
 fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<usize>, PlacementError> {

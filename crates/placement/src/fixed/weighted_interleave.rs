@@ -7,7 +7,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 
 /// Sum that the kernel aims the weights at before it divides by their common factor: large enough to tell bandwidths apart, small enough
 /// that a short allocation still spreads (`weightiness` in `mm/mempolicy.c`).
@@ -76,7 +76,7 @@ impl Policy for WeightedInterleave {
         Allocation::WeightedInterleave(self.weights.clone())
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         NOTHING
     }
 

@@ -18,7 +18,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::observation::{HintFault, Observation, PageKey, PageSize};
 use crate::options::{OptionInfo, Options};
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 use faults::{FaultTable, Group, is_active_node};
 use place::NodeLoads;
 use scan::ScanLimits;
@@ -364,8 +364,8 @@ impl Policy for KernelBalancing {
         "kernel-balancing"
     }
 
-    fn wishes(&self) -> Wishes {
-        Wishes { next_ns: self.step_ns, samples_per_s_and_cpu: 0.0, mapped: true }
+    fn requirements(&self) -> PolicyRequirements {
+        PolicyRequirements { next_ns: self.step_ns, samples_per_s_and_cpu: 0.0, mapped: true }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {

@@ -31,7 +31,7 @@ use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
-use crate::policy::{Policy, Wishes};
+use crate::policy::{Policy, PolicyRequirements};
 use groups::groups_of;
 use guard::Guard;
 use ledger::Ledger;
@@ -244,9 +244,9 @@ impl Policy for Pilot {
         "pilot"
     }
 
-    fn wishes(&self) -> Wishes {
+    fn requirements(&self) -> PolicyRequirements {
         let (period, sampling) = if self.calm >= CALM_DECISIONS { (CALM_PERIOD, CALM_SAMPLING) } else { (1.0, 1.0) };
-        Wishes {
+        PolicyRequirements {
             next_ns: (self.period_ns * period) as u64,
             samples_per_s_and_cpu: self.samples_per_s_and_cpu / sampling,
             mapped: true,

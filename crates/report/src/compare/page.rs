@@ -5,8 +5,8 @@ use std::fmt::Write;
 use numapilot_insight::compare::{Comparison, RunSummary};
 
 use super::{svg, words};
-use crate::pen::escape;
 use crate::plain_page;
+use crate::svg_writer::escape;
 use crate::units;
 
 /// Writes the page; `top` objects at most.

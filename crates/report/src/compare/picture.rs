@@ -4,7 +4,7 @@ use numapilot_insight::Estimate;
 use numapilot_insight::compare::Comparison;
 
 use super::words;
-use crate::pen::{FAINT, INK, Pen, Type};
+use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 use crate::text::{clean, elide_all, shorten};
 
 /// Told apart by people with any kind of colour vision (Okabe and Ito, 2008), and in print by lightness.
@@ -29,17 +29,17 @@ pub fn svg(comparison: &Comparison, top: usize) -> String {
     let most = shown.iter().map(|change| change.remote.before.high.max(change.remote.after.high)).fold(0.01, f64::max);
     let x = |share: f64| LEFT + share / most * BAR;
     let (width, height) = (LEFT + BAR + 90.0, TOP + ROW * shown.len().max(1) as f64 + 40.0);
-    let mut pen = Pen::new(width, height, "Remote accesses by object, before and after");
+    let mut writer = SvgWriter::new(width, height, "Remote accesses by object, before and after");
     let program = comparison.after.first().map_or("", |run| run.program.as_str());
     let machine = comparison.after.first().map_or("", |run| run.machine.as_str());
-    pen.text((24.0, 36.0), Type::new(20.0, INK).bold(), &shorten(&clean(&format!("{program} on {machine}")), 60));
-    pen.text((24.0, 60.0), Type::new(13.0, INK), &shorten(&words::headline(comparison), 104));
+    writer.text((24.0, 36.0), Type::new(20.0, INK).bold(), &shorten(&clean(&format!("{program} on {machine}")), 60));
+    writer.text((24.0, 60.0), Type::new(13.0, INK), &shorten(&words::headline(comparison), 104));
     for (at, colour, word) in [(24.0, BEFORE, "before"), (100.0, AFTER, "after")] {
-        pen.rect((at, 74.0), (12.0, 12.0), 2.0, &format!(r#"fill="{colour}""#));
-        pen.text((at + 17.0, 84.5), Type::new(12.0, FAINT), word);
+        writer.rect((at, 74.0), (12.0, 12.0), 2.0, &format!(r#"fill="{colour}""#));
+        writer.text((at + 17.0, 84.5), Type::new(12.0, FAINT), word);
     }
     if shown.is_empty() {
-        pen.text(
+        writer.text(
             (24.0, TOP + 24.0),
             Type::new(13.0, FAINT),
             "no object has a visible share of remote accesses on either side",
@@ -50,23 +50,23 @@ pub fn svg(comparison: &Comparison, top: usize) -> String {
     let names = elide_all(&names.iter().map(String::as_str).collect::<Vec<_>>(), 32);
     for (index, (change, (name, (_, place)))) in shown.iter().zip(names.iter().zip(&words)).enumerate() {
         let y = TOP + ROW * index as f64;
-        pen.text((LEFT - 12.0, y + 14.0), Type::new(13.0, INK).anchored("end"), name);
-        pen.text((LEFT - 12.0, y + 30.0), Type::new(11.0, FAINT).anchored("end"), &shorten(&clean(place), 38));
-        bar(&mut pen, y, change.remote.before, BEFORE, &x);
-        bar(&mut pen, y + 17.0, change.remote.after, AFTER, &x);
+        writer.text((LEFT - 12.0, y + 14.0), Type::new(13.0, INK).anchored("end"), name);
+        writer.text((LEFT - 12.0, y + 30.0), Type::new(11.0, FAINT).anchored("end"), &shorten(&clean(place), 38));
+        bar(&mut writer, y, change.remote.before, BEFORE, &x);
+        bar(&mut writer, y + 17.0, change.remote.after, AFTER, &x);
     }
     let foot = "Remote accesses to the object as a share of all memory accesses of the program; line: 95 % interval.";
-    pen.text((24.0, height - 14.0), Type::new(11.5, FAINT), foot);
-    pen.finish()
+    writer.text((24.0, height - 14.0), Type::new(11.5, FAINT), foot);
+    writer.finish()
 }
 
-fn bar(pen: &mut Pen, y: f64, share: Estimate, colour: &str, x: &dyn Fn(f64) -> f64) {
-    pen.rect((x(0.0), y), (x(share.value) - x(0.0), 15.0), 2.0, &format!(r#"fill="{colour}""#));
+fn bar(writer: &mut SvgWriter, y: f64, share: Estimate, colour: &str, x: &dyn Fn(f64) -> f64) {
+    writer.rect((x(0.0), y), (x(share.value) - x(0.0), 15.0), 2.0, &format!(r#"fill="{colour}""#));
     let (low, high) = (x(share.low), x(share.high));
     if high - low > 1.0 {
-        pen.line((low, y + 7.5), (high, y + 7.5), &format!(r#"stroke="{INK}" stroke-width="1.1""#));
+        writer.line((low, y + 7.5), (high, y + 7.5), &format!(r#"stroke="{INK}" stroke-width="1.1""#));
     }
-    pen.text(
+    writer.text(
         (high.max(x(share.value)) + 6.0, y + 12.0),
         Type::new(11.5, INK),
         &format!("{:.1} %", share.value * 100.0),

@@ -3,8 +3,8 @@
 use numapilot_measure::{Figure, Results, Walk};
 
 use super::{SHOWN_KERNEL, between, columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
-use crate::pen::{Pen, Type};
 use crate::pictures::palette::{FAINT, INK};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 
 const WIDTH: f64 = 860.0;
@@ -28,15 +28,15 @@ struct Map {
 fn draw(map: &Map, foot: &str) -> String {
     let cell = (SIDE / map.columns.len().max(map.rows.len()).max(1) as f64).min(CELL_MAX);
     let height = TOP + cell * map.rows.len() as f64 + 50.0;
-    let mut pen = Pen::new(WIDTH, height, map.title);
-    pen.text((40.0, 36.0), Type::new(20.0, INK).bold(), map.title);
-    pen.text((40.0, 60.0), Type::new(14.0, INK), &crate::text::shorten(&map.finding, 112));
-    pen.text((LEFT, TOP - 30.0), Type::new(11.5, FAINT), map.corner.1);
-    pen.text((40.0, TOP - 8.0), Type::new(11.5, FAINT), map.corner.0);
+    let mut writer = SvgWriter::new(WIDTH, height, map.title);
+    writer.text((40.0, 36.0), Type::new(20.0, INK).bold(), map.title);
+    writer.text((40.0, 60.0), Type::new(14.0, INK), &crate::text::shorten(&map.finding, 112));
+    writer.text((LEFT, TOP - 30.0), Type::new(11.5, FAINT), map.corner.1);
+    writer.text((40.0, TOP - 8.0), Type::new(11.5, FAINT), map.corner.0);
     let every = |room: f64| (room / cell).ceil().max(1.0) as usize;
     for (index, name) in map.columns.iter().enumerate().step_by(every(26.0)) {
         let at = (LEFT + (index as f64 + 0.5) * cell, TOP - 8.0);
-        pen.text(
+        writer.text(
             at,
             Type::new(12.0, INK).anchored("middle"),
             &crate::text::shorten(name, (cell * every(26.0) as f64 / 6.6) as usize),
@@ -44,25 +44,25 @@ fn draw(map: &Map, foot: &str) -> String {
     }
     for (index, name) in map.rows.iter().enumerate().step_by(every(13.0)) {
         let at = (LEFT - 8.0, TOP + (index as f64 + 0.5) * cell + 4.0);
-        pen.text(at, Type::new(12.0, INK).anchored("end"), name);
+        writer.text(at, Type::new(12.0, INK).anchored("end"), name);
     }
     for (row, cells) in map.cells.iter().enumerate() {
         for (column, value) in cells.iter().enumerate() {
             let at = (LEFT + column as f64 * cell, TOP + row as f64 * cell);
             let Some((words, depth, story)) = value else {
-                pen.rect(at, (cell, cell), 0.0, r##"fill="#ffffff" stroke="#dfe2e5" stroke-width="1""##);
+                writer.rect(at, (cell, cell), 0.0, r##"fill="#ffffff" stroke="#dfe2e5" stroke-width="1""##);
                 continue;
             };
             let style = format!(r##"fill="{}" stroke="#ffffff" stroke-width="1""##, scale::colour(*depth));
-            pen.titled_rect(at, (cell, cell), &style, story);
+            writer.titled_rect(at, (cell, cell), &style, story);
             if cell >= NUMBERED {
                 let kind = Type::new((cell * 0.24).min(15.0), scale::ink_on(*depth)).anchored("middle");
-                pen.text((at.0 + cell / 2.0, at.1 + cell / 2.0 + 5.0), kind, words);
+                writer.text((at.0 + cell / 2.0, at.1 + cell / 2.0 + 5.0), kind, words);
             }
         }
     }
-    pen.text((40.0, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
-    pen.finish()
+    writer.text((40.0, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
+    writer.finish()
 }
 
 /// From lowest (0.12) to highest (0.95) of some values, so that neither end is blank.

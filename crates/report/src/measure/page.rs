@@ -6,8 +6,8 @@ use numapilot_measure::{Calibration, Results};
 
 use super::text::limits;
 use super::{Picture, gb_per_s, is_quiet, origin, remarks, spread_words, svg};
-use crate::pen::escape;
 use crate::plain_page;
+use crate::svg_writer::escape;
 
 /// Writes the page.
 #[must_use]

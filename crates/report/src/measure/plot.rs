@@ -1,8 +1,8 @@
 //! A frame for curves: two axes, linear or logarithmic, with ticks, and lines in the colours of nodes.
 
-use crate::pen::{Pen, Type};
 use crate::pictures::axis::ticks;
 use crate::pictures::palette::{FAINT, GRID, INK, node};
+use crate::svg_writer::{SvgWriter, Type};
 
 /// Width of every plot.
 pub const WIDTH: f64 = 860.0;
@@ -77,33 +77,33 @@ pub fn draw(
 ) -> String {
     let key_rows = lines.len().div_ceil(LINES_PER_KEY_ROW);
     let height = TOP + HEIGHT + FOOT + 18.0 * key_rows as f64;
-    let mut pen = Pen::new(WIDTH, height, title);
-    pen.text((LEFT, 36.0), Type::new(20.0, INK).bold(), title);
-    pen.text((LEFT, 60.0), Type::new(14.0, INK), &crate::text::shorten(finding, 110));
+    let mut writer = SvgWriter::new(WIDTH, height, title);
+    writer.text((LEFT, 36.0), Type::new(20.0, INK).bold(), title);
+    writer.text((LEFT, 60.0), Type::new(14.0, INK), &crate::text::shorten(finding, 110));
     let (width, base) = (WIDTH - LEFT - RIGHT, TOP + HEIGHT);
     let x = |value: f64| LEFT + across.scale.place(value) * width;
     let y = |value: f64| base - up.scale.place(value) * HEIGHT;
     let grid = format!(r#"stroke="{GRID}" stroke-width="1""#);
     for value in up.scale.ticks() {
-        pen.line((LEFT, y(value)), (LEFT + width, y(value)), &grid);
-        pen.text((LEFT - 8.0, y(value) + 4.0), Type::new(11.0, FAINT).anchored("end"), &(up.words)(value));
+        writer.line((LEFT, y(value)), (LEFT + width, y(value)), &grid);
+        writer.text((LEFT - 8.0, y(value) + 4.0), Type::new(11.0, FAINT).anchored("end"), &(up.words)(value));
     }
     for value in across.scale.ticks() {
-        pen.line((x(value), base), (x(value), base + 5.0), &grid);
-        pen.text((x(value), base + 18.0), Type::new(11.0, FAINT).anchored("middle"), &(across.words)(value));
+        writer.line((x(value), base), (x(value), base + 5.0), &grid);
+        writer.text((x(value), base + 18.0), Type::new(11.0, FAINT).anchored("middle"), &(across.words)(value));
     }
-    pen.text((LEFT - 8.0, TOP - 8.0), Type::new(11.5, FAINT), &up.title);
-    pen.text((LEFT + width, base + 36.0), Type::new(11.5, FAINT).anchored("end"), &across.title);
+    writer.text((LEFT - 8.0, TOP - 8.0), Type::new(11.5, FAINT), &up.title);
+    writer.text((LEFT + width, base + 36.0), Type::new(11.5, FAINT).anchored("end"), &across.title);
     for (value, words) in marks {
         let style = format!(r#"stroke="{FAINT}" stroke-width="1" stroke-dasharray="4 4""#);
-        pen.line((LEFT, y(*value)), (LEFT + width, y(*value)), &style);
-        pen.text((LEFT + 6.0, y(*value) - 4.0), Type::new(11.0, INK), words);
+        writer.line((LEFT, y(*value)), (LEFT + width, y(*value)), &style);
+        writer.text((LEFT + 6.0, y(*value) - 4.0), Type::new(11.0, INK), words);
     }
     for (index, line) in lines.iter().enumerate() {
         let points: Vec<(f64, f64)> = line.points.iter().map(|point| (x(point.0), y(point.1))).collect();
-        pen.polyline(&points, &format!(r#"stroke="{}" stroke-width="2"{}"#, node(index % 8), dash(index)));
+        writer.polyline(&points, &format!(r#"stroke="{}" stroke-width="2"{}"#, node(index % 8), dash(index)));
         for (at, story) in points.iter().zip(&line.stories) {
-            pen.titled_rect(
+            writer.titled_rect(
                 (at.0 - 3.0, at.1 - 3.0),
                 (6.0, 6.0),
                 &format!(r#"rx="3" fill="{}""#, node(index % 8)),
@@ -115,11 +115,11 @@ pub fn draw(
             base + 58.0 + 18.0 * (index / LINES_PER_KEY_ROW) as f64,
         );
         let sample = format!(r#"stroke="{}" stroke-width="2.5"{}"#, node(index % 8), dash(index));
-        pen.line((key.0, key.1 - 4.0), (key.0 + 22.0, key.1 - 4.0), &sample);
-        pen.text((key.0 + 28.0, key.1), Type::new(11.5, INK), &crate::text::shorten(&line.name, 36));
+        writer.line((key.0, key.1 - 4.0), (key.0 + 22.0, key.1 - 4.0), &sample);
+        writer.text((key.0 + 28.0, key.1), Type::new(11.5, INK), &crate::text::shorten(&line.name, 36));
     }
-    pen.text((LEFT, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
-    pen.finish()
+    writer.text((LEFT, height - 14.0), Type::new(10.5, FAINT), &crate::text::shorten(foot, 138));
+    writer.finish()
 }
 
 /// Beyond the eighth, lines are told apart by dashes.

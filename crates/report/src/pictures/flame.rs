@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use numapilot_flows::Trace;
 
 use crate::export::{Export, places};
-use crate::pen::{Pen, Type, text_width};
+use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::text::{clean, shorten};
 use crate::traffic::scale;
 use crate::units;
@@ -68,12 +68,12 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         found(totals.source)
     );
     let rows = root.depth();
-    let mut pen = begin(export, scope, &title, &finding, ROW * rows as f64 + 62.0);
+    let mut writer = begin(export, scope, &title, &finding, ROW * rows as f64 + 62.0);
     let width = WIDTH - 2.0 * MARGIN;
     let mut hidden = 0;
-    draw(&mut pen, ("all", &root), (MARGIN, width), 0, root.accesses, &mut hidden);
+    draw(&mut writer, ("all", &root), (MARGIN, width), 0, root.accesses, &mut hidden);
     let y = TOP + ROW * rows as f64 + 26.0;
-    legend(&mut pen, y);
+    legend(&mut writer, y);
     let mut notes = vec!["width: accesses made by a function and what it calls".to_owned()];
     if hidden > 0 {
         notes.push(format!("{hidden} boxes too narrow to draw"));
@@ -81,8 +81,8 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     if cut > 0.0 {
         notes.push(format!("{} of accesses go deeper than {DEPTH} calls", percent(cut / root.accesses)));
     }
-    pen.text((MARGIN + 250.0, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
-    pen.finish()
+    writer.text((MARGIN + 250.0, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
+    writer.finish()
 }
 
 /// The calls, and the accesses whose stacks are deeper than is drawn.
@@ -122,7 +122,7 @@ fn tree<'a>(export: &'a Export<'a>) -> (Call<'a>, f64) {
 }
 
 fn draw(
-    pen: &mut Pen,
+    writer: &mut SvgWriter,
     (name, call): (&str, &Call<'_>),
     (x, width): (f64, f64),
     depth: usize,
@@ -134,17 +134,17 @@ fn draw(
     let style = format!(r##"fill="{}" stroke="#ffffff" stroke-width="0.6""##, scale::colour(0.06 + 0.8 * remote));
     let story =
         format!("{}: {} of accesses, {} remote", shorten(name, 200), percent(call.accesses / all), percent(remote));
-    pen.titled_rect((x, y), (width, ROW - 1.0), &style, &clean(&story));
+    writer.titled_rect((x, y), (width, ROW - 1.0), &style, &clean(&story));
     let name = clean(name);
     if width > 24.0 {
         let kind = Type::new(SIZE, scale::ink_on(0.06 + 0.8 * remote));
-        pen.text((x + 3.5, y + 13.0), kind, &label(&name, width - 6.0));
+        writer.text((x + 3.5, y + 13.0), kind, &label(&name, width - 6.0));
     }
     let mut next = x;
     for (callee, inner) in &call.callees {
         let part = inner.accesses / call.accesses * width;
         if part >= NARROWEST {
-            draw(pen, (callee, inner), (next, part), depth + 1, all, hidden);
+            draw(writer, (callee, inner), (next, part), depth + 1, all, hidden);
         } else {
             *hidden += 1;
         }
@@ -175,21 +175,21 @@ fn short_name(name: &str) -> &str {
     end.map_or(name, |end| &name[..end])
 }
 
-fn legend(pen: &mut Pen, y: f64) {
+fn legend(writer: &mut SvgWriter, y: f64) {
     const STEPS: usize = 40;
     let bar = 110.0;
-    pen.text((MARGIN, y + 9.0), Type::new(SIZE, FAINT), "local");
+    writer.text((MARGIN, y + 9.0), Type::new(SIZE, FAINT), "local");
     for step in 0..STEPS {
         let share = step as f64 / (STEPS - 1) as f64;
         let x = MARGIN + 34.0 + bar * step as f64 / STEPS as f64;
-        pen.rect(
+        writer.rect(
             (x, y),
             (bar / STEPS as f64 + 0.4, 11.0),
             0.0,
             &format!(r#"fill="{}""#, scale::colour(0.06 + 0.8 * share)),
         );
     }
-    pen.text((MARGIN + 34.0 + bar + 6.0, y + 9.0), Type::new(SIZE, FAINT), "remote");
+    writer.text((MARGIN + 34.0 + bar + 6.0, y + 9.0), Type::new(SIZE, FAINT), "remote");
 }
 
 #[cfg(test)]

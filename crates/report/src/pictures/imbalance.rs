@@ -3,7 +3,7 @@
 use numapilot_insight::Estimate;
 
 use crate::export::Export;
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
 
 use super::axis::ticks;
@@ -37,7 +37,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         },
         found(totals.source)
     );
-    let mut pen = begin(export, scope, &title, &finding, HEIGHT + 64.0);
+    let mut writer = begin(export, scope, &title, &finding, HEIGHT + 64.0);
     let (left, bottom) = (MARGIN + AXIS, TOP + 22.0 + HEIGHT);
     let width = WIDTH - MARGIN - left;
     let most = served.iter().map(|(_, share)| share.high).fold(0.0, f64::max).max(1e-9);
@@ -45,49 +45,60 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let scale = (HEIGHT - 24.0) / most;
     for tick in ticks(most * 100.0, 5) {
         let y = bottom - tick / 100.0 * scale;
-        pen.line((left, y), (left + width, y), &format!(r#"stroke="{GRID}""#));
-        pen.text((left - 8.0, y + 4.0), Type::new(11.0, FAINT).anchored("end"), &format!("{tick} %"));
+        writer.line((left, y), (left + width, y), &format!(r#"stroke="{GRID}""#));
+        writer.text((left - 8.0, y + 4.0), Type::new(11.0, FAINT).anchored("end"), &format!("{tick} %"));
     }
-    key(&mut pen, left, TOP + 4.0, &[(REMOTE, "to remote threads".to_owned()), (LOCAL, "to local threads".to_owned())]);
+    key(
+        &mut writer,
+        left,
+        TOP + 4.0,
+        &[(REMOTE, "to remote threads".to_owned()), (LOCAL, "to local threads".to_owned())],
+    );
     let step = width / served.len() as f64;
     for (place, (index, share)) in served.iter().enumerate() {
         let local = matrix.accesses[*index][*index].value / all;
         let middle = left + step * (place as f64 + 0.5);
-        column(&mut pen, (middle, bottom), (step * 0.62).min(70.0), scale, (share, local));
+        column(&mut writer, (middle, bottom), (step * 0.62).min(70.0), scale, (share, local));
         let every = (26.0 / step).ceil().max(1.0) as usize;
         if place % every == 0 {
             let word = if step >= 52.0 { "node " } else { "" };
             let words = format!("{word}{}", analysis.nodes()[*index]);
-            pen.text((middle, bottom + 18.0), Type::new(12.0, INK).anchored("middle"), &words);
+            writer.text((middle, bottom + 18.0), Type::new(12.0, INK).anchored("middle"), &words);
         }
         if step >= 40.0 {
             let y = bottom - share.high * scale - 7.0;
-            pen.text((middle, y), Type::new(12.0, INK).anchored("middle"), &percent(share.value));
+            writer.text((middle, y), Type::new(12.0, INK).anchored("middle"), &percent(share.value));
         }
     }
     let even = bottom - scale / served.len() as f64;
-    pen.line(
+    writer.line(
         (left, even),
         (left + width, even),
         &format!(r#"stroke="{INK}" stroke-width="1.2" stroke-dasharray="6 4""#),
     );
-    pen.text((left + width, even - 5.0), Type::new(11.0, INK).anchored("end"), "an even share");
+    writer.text((left + width, even - 5.0), Type::new(11.0, INK).anchored("end"), "an even share");
     let words = format!("share of {} memory accesses, by home node", units::count(all));
-    pen.text((left, bottom + 40.0), Type::new(11.0, FAINT), &words);
-    pen.finish()
+    writer.text((left, bottom + 40.0), Type::new(11.0, FAINT), &words);
+    writer.finish()
 }
 
-fn column(pen: &mut Pen, (middle, bottom): (f64, f64), thick: f64, scale: f64, (share, local): (&Estimate, f64)) {
+fn column(
+    writer: &mut SvgWriter,
+    (middle, bottom): (f64, f64),
+    thick: f64,
+    scale: f64,
+    (share, local): (&Estimate, f64),
+) {
     let (height, local) = (share.value * scale, local.min(share.value) * scale);
     let style = |colour: &str| format!(r#"fill="{colour}""#);
-    pen.rect((middle - thick / 2.0, bottom - local), (thick, local), 0.0, &style(LOCAL));
-    pen.rect((middle - thick / 2.0, bottom - height), (thick, height - local), 0.0, &style(REMOTE));
+    writer.rect((middle - thick / 2.0, bottom - local), (thick, local), 0.0, &style(LOCAL));
+    writer.rect((middle - thick / 2.0, bottom - height), (thick, height - local), 0.0, &style(REMOTE));
     if (share.high - share.low) * scale > 0.5 {
         let style = format!(r#"stroke="{INK}" stroke-width="1.1""#);
         let (low, high) = (bottom - share.low.max(0.0) * scale, bottom - share.high * scale);
-        pen.line((middle, low), (middle, high), &style);
+        writer.line((middle, low), (middle, high), &style);
         for y in [low, high] {
-            pen.line((middle - 3.5, y), (middle + 3.5, y), &style);
+            writer.line((middle - 3.5, y), (middle + 3.5, y), &style);
         }
     }
 }

@@ -3,7 +3,7 @@
 use numapilot_insight::{DecisionRow, Pattern};
 
 use crate::export::Export;
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
 
 use super::axis::ticks;
@@ -28,21 +28,21 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         units::share(&first.remote)
     );
     let height = 40.0 + ROW * shown.len() as f64 + 40.0;
-    let mut pen = begin(export, scope, &title, &finding, height);
+    let mut writer = begin(export, scope, &title, &finding, height);
     let left = MARGIN + NAMES;
     let width = WIDTH - MARGIN - FIGURES - left;
     let most = shown.iter().map(|row| row.share.high).fold(0.0, f64::max).clamp(1e-6, 1.0);
-    key(&mut pen, left, TOP + 8.0, &[(REMOTE, "remote".to_owned()), (LOCAL, "local or unknown".to_owned())]);
+    key(&mut writer, left, TOP + 8.0, &[(REMOTE, "remote".to_owned()), (LOCAL, "local or unknown".to_owned())]);
     let bottom = TOP + 24.0 + ROW * shown.len() as f64;
     for tick in ticks(most * 100.0, 5) {
         let x = left + tick / 100.0 / most * width;
-        pen.line((x, TOP + 22.0), (x, bottom), &format!(r#"stroke="{GRID}""#));
-        pen.text((x, bottom + 16.0), Type::new(11.0, FAINT).anchored("middle"), &format!("{tick}"));
+        writer.line((x, TOP + 22.0), (x, bottom), &format!(r#"stroke="{GRID}""#));
+        writer.text((x, bottom + 16.0), Type::new(11.0, FAINT).anchored("middle"), &format!("{tick}"));
     }
     let names: Vec<&str> = shown.iter().map(|row| row.name.as_str()).collect();
     let names = fit_all(&names, NAMES - 14.0, 14.5);
     for (index, (row, name)) in shown.iter().zip(&names).enumerate() {
-        bar(&mut pen, (row, name), TOP + 26.0 + ROW * index as f64, (left, width / most));
+        bar(&mut writer, (row, name), TOP + 26.0 + ROW * index as f64, (left, width / most));
     }
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
@@ -51,25 +51,25 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     } else {
         "% of the memory accesses".to_owned()
     };
-    pen.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
-    pen.finish()
+    writer.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
+    writer.finish()
 }
 
-fn bar(pen: &mut Pen, (row, name): (&DecisionRow, &str), y: f64, (left, scale): (f64, f64)) {
+fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left, scale): (f64, f64)) {
     let length = row.share.value * scale;
     let remote = length * row.remote.value;
     let style = |colour: &str| format!(r#"fill="{colour}""#);
-    pen.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
-    pen.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
-    whisker(pen, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
+    writer.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
+    writer.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
+    whisker(writer, y + 9.0, left + row.share.low.max(0.0) * scale, left + row.share.high * scale);
     let room = NAMES - 14.0;
-    pen.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), name);
+    writer.text((left - 10.0, y + 9.0), Type::new(12.5, INK).bold().anchored("end"), name);
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
-    pen.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
+    writer.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;
     let figures = format!("{}, {} remote", percent(row.share.value), percent(row.remote.value));
-    pen.text((x, y + 9.0), Type::new(11.5, INK), &figures);
-    pen.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));
+    writer.text((x, y + 9.0), Type::new(11.5, INK), &figures);
+    writer.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));
 }
 
 fn pattern(pattern: Pattern) -> &'static str {

@@ -5,7 +5,7 @@ use numapilot_insight::{Analysis, ObjectDetail, PAGE_BYTES};
 use numapilot_trace::ids::ObjectId;
 
 use crate::export::{Export, ExportError};
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 use crate::units;
 
@@ -42,13 +42,13 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     );
     let count = export.analysis.nodes().len();
     let height = (ROWS / count as f64).min(ROW);
-    let mut pen = begin(export, scope, &title, &finding, 40.0 + HOMES + 16.0 + height * count as f64 + 78.0);
+    let mut writer = begin(export, scope, &title, &finding, 40.0 + HOMES + 16.0 + height * count as f64 + 78.0);
     let stretches = Stretches::of(&detail, trace, object);
-    homes(&mut pen, export, &stretches, TOP + 34.0);
+    homes(&mut writer, export, &stretches, TOP + 34.0);
     let top = TOP + 34.0 + HOMES + 16.0;
-    reaches(&mut pen, export, &stretches, top, height);
-    foot(&mut pen, &stretches, bytes, top + height * count as f64);
-    Ok(pen.finish())
+    reaches(&mut writer, export, &stretches, top, height);
+    foot(&mut writer, &stretches, bytes, top + height * count as f64);
+    Ok(writer.finish())
 }
 
 /// The filter's object, or the instance that draws most accesses.
@@ -95,7 +95,7 @@ impl<'a> Stretches<'a> {
 }
 
 /// The strip on top: each stretch in its home's colour, or in two of them where its pages have several.
-fn homes(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, y: f64) {
+fn homes(writer: &mut SvgWriter, export: &Export<'_>, stretches: &Stretches<'_>, y: f64) {
     let nodes = export.analysis.nodes();
     let served = |node: usize| stretches.rows.iter().map(|(_, row)| row.on_node[node]).sum::<f64>();
     let mut shown: Vec<usize> = (0..nodes.len()).filter(|&node| served(node) > 0.0).collect();
@@ -103,13 +103,13 @@ fn homes(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, y: f64) 
     shown.truncate(palette::NODE_COLOURS);
     shown.sort_unstable();
     let colour = |node: usize| shown.iter().position(|&other| other == node).map_or(OTHERS, palette::node);
-    pen.text((MARGIN, y + 14.0), Type::new(11.5, INK), "pages on");
+    writer.text((MARGIN, y + 14.0), Type::new(11.5, INK), "pages on");
     for (place, row) in &stretches.rows {
         let all: f64 = row.on_node.iter().sum();
         let mut x = stretches.x(*place);
         for (node, part) in row.on_node.iter().enumerate().filter(|(_, part)| **part > 0.0) {
             let width = part / all * stretches.column();
-            pen.rect((x, y), (width + 0.1, HOMES), 0.0, &format!(r#"fill="{}""#, colour(node)));
+            writer.rect((x, y), (width + 0.1, HOMES), 0.0, &format!(r#"fill="{}""#, colour(node)));
             x += width;
         }
     }
@@ -118,11 +118,11 @@ fn homes(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, y: f64) 
     if (0..nodes.len()).any(|node| served(node) > 0.0 && !shown.contains(&node)) {
         entries.push((OTHERS, "other nodes".to_owned()));
     }
-    key(pen, MARGIN + NAMES, y - 12.0, &entries);
+    key(writer, MARGIN + NAMES, y - 12.0, &entries);
 }
 
 /// A row for each node: the darker, the more its threads reach that stretch.
-fn reaches(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, top: f64, height: f64) {
+fn reaches(writer: &mut SvgWriter, export: &Export<'_>, stretches: &Stretches<'_>, top: f64, height: f64) {
     let nodes = export.analysis.nodes();
     let most = stretches.rows.iter().flat_map(|(_, row)| &row.from_node).copied().fold(0.0, f64::max).max(1e-9);
     let gap = if height > 8.0 { 2.0 } else { 0.0 };
@@ -130,36 +130,36 @@ fn reaches(pen: &mut Pen, export: &Export<'_>, stretches: &Stretches<'_>, top: f
     for (index, node) in nodes.iter().enumerate() {
         let y = top + index as f64 * height;
         let width = stretches.column() * stretches.count as f64;
-        pen.rect((stretches.x(0), y), (width, height - gap), 0.0, r##"fill="#f1f1ec""##);
+        writer.rect((stretches.x(0), y), (width, height - gap), 0.0, r##"fill="#f1f1ec""##);
         if index % every == 0 {
             let made: f64 = stretches.rows.iter().map(|(_, row)| row.from_node[index]).sum();
-            pen.text((MARGIN, y + height / 2.0 + 3.0), Type::new(11.5, INK), &format!("node {node}"));
+            writer.text((MARGIN, y + height / 2.0 + 3.0), Type::new(11.5, INK), &format!("node {node}"));
             let share = percent(made / stretches.all.max(1e-9));
             let at = (MARGIN + NAMES - 8.0, y + height / 2.0 + 3.0);
-            pen.text(at, Type::new(10.5, FAINT).anchored("end"), &share);
+            writer.text(at, Type::new(10.5, FAINT).anchored("end"), &share);
         }
         for (place, row) in stretches.rows.iter().filter(|(_, row)| row.from_node[index] > 0.0) {
             let colour = scale::colour(0.08 + 0.92 * row.from_node[index] / most);
             let at = (stretches.x(*place), y);
-            pen.rect(at, (stretches.column() + 0.1, height - gap), 0.0, &format!(r#"fill="{colour}""#));
+            writer.rect(at, (stretches.column() + 0.1, height - gap), 0.0, &format!(r#"fill="{colour}""#));
         }
     }
 }
 
-fn foot(pen: &mut Pen, stretches: &Stretches<'_>, bytes: u64, y: f64) {
+fn foot(writer: &mut SvgWriter, stretches: &Stretches<'_>, bytes: u64, y: f64) {
     const STEPS: usize = 40;
     let (left, right) = (stretches.x(0), stretches.x(stretches.count));
-    pen.line((left, y + 4.0), (right, y + 4.0), &format!(r#"stroke="{INK}""#));
+    writer.line((left, y + 4.0), (right, y + 4.0), &format!(r#"stroke="{INK}""#));
     for part in 0..=4u64 {
         let x = left + (right - left) * part as f64 / 4.0;
-        pen.line((x, y + 4.0), (x, y + 9.0), &format!(r#"stroke="{INK}""#));
+        writer.line((x, y + 4.0), (x, y + 9.0), &format!(r#"stroke="{INK}""#));
         let anchor = ["start", "middle", "middle", "middle", "end"][part as usize];
-        pen.text((x, y + 22.0), Type::new(11.0, FAINT).anchored(anchor), &units::bytes(bytes / 4 * part));
+        writer.text((x, y + 22.0), Type::new(11.0, FAINT).anchored(anchor), &units::bytes(bytes / 4 * part));
     }
     let pages = stretches.pages_each;
     let each =
         if pages == 1 { "one column per page".to_owned() } else { format!("one column per {pages} pages of 4 KiB") };
-    pen.text(
+    writer.text(
         (left, y + 46.0),
         Type::new(11.0, FAINT),
         &format!("offset in the object; {each}; empty: no sampled access"),
@@ -167,7 +167,7 @@ fn foot(pen: &mut Pen, stretches: &Stretches<'_>, bytes: u64, y: f64) {
     for step in 0..STEPS {
         let x = right - 212.0 + 80.0 * step as f64 / STEPS as f64;
         let colour = scale::colour(0.08 + 0.92 * step as f64 / (STEPS - 1) as f64);
-        pen.rect((x, y + 37.0), (80.0 / STEPS as f64 + 0.4, 10.0), 0.0, &format!(r#"fill="{colour}""#));
+        writer.rect((x, y + 37.0), (80.0 / STEPS as f64 + 0.4, 10.0), 0.0, &format!(r#"fill="{colour}""#));
     }
-    pen.text((right, y + 46.0), Type::new(11.0, FAINT).anchored("end"), "few to most accesses");
+    writer.text((right, y + 46.0), Type::new(11.0, FAINT).anchored("end"), "few to most accesses");
 }

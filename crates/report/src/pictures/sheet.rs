@@ -1,7 +1,7 @@
 //! The frame of every picture: title, finding, and the line that says where the figures come from.
 
 use crate::export::Export;
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::text::{clean, elide_all, shorten};
 
 use super::palette::{FAINT, INK};
@@ -32,22 +32,22 @@ pub fn fit_all(texts: &[&str], width: f64, size: f64) -> Vec<String> {
 }
 
 /// A picture with a drawing of this height between its title and its foot.
-pub fn begin(export: &Export<'_>, scope: &str, title: &str, finding: &str, height: f64) -> Pen {
-    let mut pen = Pen::new(WIDTH, TOP + height + FOOT, &clean(&shorten(title, 300)));
+pub fn begin(export: &Export<'_>, scope: &str, title: &str, finding: &str, height: f64) -> SvgWriter {
+    let mut writer = SvgWriter::new(WIDTH, TOP + height + FOOT, &clean(&shorten(title, 300)));
     let room = WIDTH - 2.0 * MARGIN;
-    pen.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &fit(title, room, 20.0));
-    pen.text((MARGIN, 65.0), Type::new(14.0, INK), &fit(finding, room, 14.0));
+    writer.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &fit(title, room, 20.0));
+    writer.text((MARGIN, 65.0), Type::new(14.0, INK), &fit(finding, room, 14.0));
     let scope = if scope.is_empty() { String::new() } else { format!("only {scope} · ") };
     let line = format!("{scope}{} · {}", export.heading.command_line(), export.heading.provenance());
-    pen.text((MARGIN, TOP + height + FOOT - 14.0), Type::new(10.5, FAINT), &fit(&line, room, 9.8));
-    pen
+    writer.text((MARGIN, TOP + height + FOOT - 14.0), Type::new(10.5, FAINT), &fit(&line, room, 9.8));
+    writer
 }
 
 /// What is drawn where there is nothing to draw.
 pub fn nothing(export: &Export<'_>, scope: &str, title: &str) -> String {
-    let mut pen = begin(export, scope, title, "no sampled memory access", 60.0);
-    pen.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
-    pen.finish()
+    let mut writer = begin(export, scope, title, "no sampled memory access", 60.0);
+    writer.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
+    writer.finish()
 }
 
 /// `37 %`, `4.1 %`, `<0.1 %`.
@@ -60,24 +60,24 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A short line across a bar's end: the 95 % interval.
-pub fn whisker(pen: &mut Pen, y: f64, low: f64, high: f64) {
+pub fn whisker(writer: &mut SvgWriter, y: f64, low: f64, high: f64) {
     let style = format!(r#"stroke="{INK}" stroke-width="1.1""#);
     if high - low < 0.5 {
         return;
     }
-    pen.line((low, y), (high, y), &style);
+    writer.line((low, y), (high, y), &style);
     for x in [low, high] {
-        pen.line((x, y - 3.5), (x, y + 3.5), &style);
+        writer.line((x, y - 3.5), (x, y + 3.5), &style);
     }
 }
 
 /// Swatches with their words, from left to right; where the next one would begin.
-pub fn key(pen: &mut Pen, x: f64, y: f64, entries: &[(&str, String)]) -> f64 {
+pub fn key(writer: &mut SvgWriter, x: f64, y: f64, entries: &[(&str, String)]) -> f64 {
     let mut x = x;
     for (colour, words) in entries {
-        pen.rect((x, y - 9.0), (11.0, 11.0), 1.5, &format!(r#"fill="{colour}""#));
-        pen.text((x + 16.0, y + 0.5), Type::new(11.5, INK), words);
-        x += 16.0 + crate::pen::text_width(words, 11.5) + 16.0;
+        writer.rect((x, y - 9.0), (11.0, 11.0), 1.5, &format!(r#"fill="{colour}""#));
+        writer.text((x + 16.0, y + 0.5), Type::new(11.5, INK), words);
+        x += 16.0 + crate::svg_writer::text_width(words, 11.5) + 16.0;
     }
     x
 }

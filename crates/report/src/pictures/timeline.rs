@@ -4,7 +4,7 @@ use numapilot_insight::{Series, Source};
 use numapilot_trace::ids::TimeNs;
 
 use crate::export::Export;
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
 
 use super::axis::ticks;
@@ -47,17 +47,17 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         units::count(totals.accesses.value),
         found(Source::Sampled)
     );
-    let mut pen = begin(export, scope, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
+    let mut writer = begin(export, scope, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
     let start_ns = series.bins.first().map_or(0, |bin| bin.start.0);
     let left = MARGIN + AXIS;
     let frame =
         Frame { left, width: WIDTH - MARGIN - left, start_ns, span_ns: series.bin_ns * series.bins.len() as u64 };
     let top = TOP + 30.0;
-    rates(&mut pen, export, &series, &frame, top);
-    shares(&mut pen, &series, &frame, top + RATE + GAP);
-    time_axis(&mut pen, &frame, top + RATE + GAP + SHARE);
-    marks(&mut pen, export.trace().marks(), &frame, (top, top + RATE + GAP + SHARE));
-    pen.finish()
+    rates(&mut writer, export, &series, &frame, top);
+    shares(&mut writer, &series, &frame, top + RATE + GAP);
+    time_axis(&mut writer, &frame, top + RATE + GAP + SHARE);
+    marks(&mut writer, export.trace().marks(), &frame, (top, top + RATE + GAP + SHARE));
+    writer.finish()
 }
 
 /// The nodes that have a colour of their own, and whether there are others.
@@ -75,7 +75,7 @@ fn shown_nodes(series: &Series) -> (Vec<usize>, bool) {
 }
 
 /// Accesses per second of program time, one step per slice, node upon node.
-fn rates(pen: &mut Pen, export: &Export<'_>, series: &Series, frame: &Frame, top: f64) {
+fn rates(writer: &mut SvgWriter, export: &Export<'_>, series: &Series, frame: &Frame, top: f64) {
     let (nodes, has_others) = shown_nodes(series);
     let per_second = 1e9 / series.bin_ns as f64;
     let rate = |value: f64| value * per_second;
@@ -83,14 +83,14 @@ fn rates(pen: &mut Pen, export: &Export<'_>, series: &Series, frame: &Frame, top
     let bottom = top + RATE;
     let y = |value: f64| bottom - value / most * (RATE - 8.0);
     for tick in ticks(most, 4) {
-        pen.line((frame.left, y(tick)), (frame.left + frame.width, y(tick)), &format!(r#"stroke="{GRID}""#));
-        pen.text((frame.left - 8.0, y(tick) + 4.0), Type::new(11.0, FAINT).anchored("end"), &units::count(tick));
+        writer.line((frame.left, y(tick)), (frame.left + frame.width, y(tick)), &format!(r#"stroke="{GRID}""#));
+        writer.text((frame.left - 8.0, y(tick) + 4.0), Type::new(11.0, FAINT).anchored("end"), &units::count(tick));
     }
     let mut base = vec![0.0; series.bins.len()];
     let mut entries: Vec<(&str, String)> = Vec::new();
     for (place, &node) in nodes.iter().enumerate() {
         let next: Vec<f64> = base.iter().zip(&series.bins).map(|(base, bin)| base + rate(bin.on_node[node])).collect();
-        steps(pen, frame, series, (&base, &next), &y, palette::node(place));
+        steps(writer, frame, series, (&base, &next), &y, palette::node(place));
         entries.push((palette::node(place), format!("node {}", export.analysis.nodes()[node])));
         base = next;
     }
@@ -98,16 +98,16 @@ fn rates(pen: &mut Pen, export: &Export<'_>, series: &Series, frame: &Frame, top
     let all: Vec<f64> = series.bins.iter().map(|bin| rate(bin.accesses.value)).collect();
     let left: f64 = all.iter().zip(&base).map(|(all, base)| (all - base).max(0.0)).sum();
     if left > 0.001 * all.iter().sum::<f64>() {
-        steps(pen, frame, series, (&base, &all), &y, OTHERS);
+        steps(writer, frame, series, (&base, &all), &y, OTHERS);
         entries.push((OTHERS, if has_others { "other nodes".to_owned() } else { "home unknown".to_owned() }));
     }
-    key(pen, frame.left + 36.0, top - 14.0, &entries);
-    pen.text((MARGIN, top - 14.0), Type::new(11.0, FAINT), "accesses / s, on");
+    key(writer, frame.left + 36.0, top - 14.0, &entries);
+    writer.text((MARGIN, top - 14.0), Type::new(11.0, FAINT), "accesses / s, on");
 }
 
 /// The area between two lines of steps.
 fn steps(
-    pen: &mut Pen,
+    writer: &mut SvgWriter,
     frame: &Frame,
     series: &Series,
     (base, next): (&[f64], &[f64]),
@@ -123,34 +123,34 @@ fn steps(
         points.push((frame.x(bin.start.0 + series.bin_ns), y(*value)));
         points.push((frame.x(bin.start.0), y(*value)));
     }
-    pen.polygon(&points, &format!(r#"fill="{colour}""#));
+    writer.polygon(&points, &format!(r#"fill="{colour}""#));
 }
 
 /// The remote share as a line in its interval; slices without samples have none.
-fn shares(pen: &mut Pen, series: &Series, frame: &Frame, top: f64) {
+fn shares(writer: &mut SvgWriter, series: &Series, frame: &Frame, top: f64) {
     let bottom = top + SHARE;
     let y = |share: f64| bottom - share.clamp(0.0, 1.0) * SHARE;
     for tick in [0.0, 0.5, 1.0] {
-        pen.line((frame.left, y(tick)), (frame.left + frame.width, y(tick)), &format!(r#"stroke="{GRID}""#));
-        pen.text(
+        writer.line((frame.left, y(tick)), (frame.left + frame.width, y(tick)), &format!(r#"stroke="{GRID}""#));
+        writer.text(
             (frame.left - 8.0, y(tick) + 4.0),
             Type::new(11.0, FAINT).anchored("end"),
             &format!("{:.0} %", tick * 100.0),
         );
     }
-    pen.text((MARGIN, top - 10.0), Type::new(11.0, FAINT), "remote share, with its 95 % interval");
+    writer.text((MARGIN, top - 10.0), Type::new(11.0, FAINT), "remote share, with its 95 % interval");
     for bins in series.bins.chunk_by(|a, b| (a.samples > 0) == (b.samples > 0)).filter(|bins| bins[0].samples > 0) {
         let middle = |bin: &numapilot_insight::Bin| frame.x(bin.start.0 + series.bin_ns / 2);
         let mut band: Vec<(f64, f64)> = bins.iter().map(|bin| (middle(bin), y(bin.remote.high))).collect();
         band.extend(bins.iter().rev().map(|bin| (middle(bin), y(bin.remote.low))));
-        pen.polygon(&band, &format!(r#"fill="{REMOTE}" fill-opacity="0.22""#));
+        writer.polygon(&band, &format!(r#"fill="{REMOTE}" fill-opacity="0.22""#));
         let line: Vec<(f64, f64)> = bins.iter().map(|bin| (middle(bin), y(bin.remote.value))).collect();
-        pen.polyline(&line, &format!(r#"stroke="{REMOTE}" stroke-width="1.6""#));
+        writer.polyline(&line, &format!(r#"stroke="{REMOTE}" stroke-width="1.6""#));
     }
 }
 
-fn time_axis(pen: &mut Pen, frame: &Frame, y: f64) {
-    pen.line((frame.left, y), (frame.left + frame.width, y), &format!(r#"stroke="{INK}""#));
+fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
+    writer.line((frame.left, y), (frame.left + frame.width, y), &format!(r#"stroke="{INK}""#));
     let (unit, ns) = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)]
         .into_iter()
         .find(|(_, ns)| frame.span_ns as f64 >= 2.0 * ns)
@@ -161,19 +161,19 @@ fn time_axis(pen: &mut Pen, frame: &Frame, y: f64) {
         .filter(|&tick| tick >= start)
     {
         let x = frame.x((tick * ns) as u64);
-        pen.line((x, y), (x, y + 5.0), &format!(r#"stroke="{INK}""#));
-        pen.text(
+        writer.line((x, y), (x, y + 5.0), &format!(r#"stroke="{INK}""#));
+        writer.text(
             (x, y + 18.0),
             Type::new(11.0, FAINT).anchored("middle"),
             &format!("{}", (tick * 1000.0).round() / 1000.0),
         );
     }
     let words = format!("program time, {unit}");
-    pen.text((frame.left + frame.width, y + 36.0), Type::new(11.0, FAINT).anchored("end"), &words);
+    writer.text((frame.left + frame.width, y + 36.0), Type::new(11.0, FAINT).anchored("end"), &words);
 }
 
 /// The program's own marks.
-fn marks(pen: &mut Pen, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom): (f64, f64)) {
+fn marks(writer: &mut SvgWriter, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom): (f64, f64)) {
     const MOST: usize = 12;
     let end = frame.start_ns + frame.span_ns;
     let shown: Vec<_> = marks.iter().filter(|(time, _)| (frame.start_ns..end).contains(&time.0)).collect();
@@ -181,8 +181,8 @@ fn marks(pen: &mut Pen, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom)
         let x = frame.x(time.0);
         let next = shown.get(index + 1).map_or(frame.left + frame.width, |mark| frame.x(mark.0.0));
         let style = format!(r#"stroke="{INK}" stroke-width="0.8" stroke-dasharray="3 3""#);
-        pen.line((x, top), (x, top + RATE + 14.0), &style);
-        pen.line((x, bottom - SHARE), (x, bottom), &style);
-        pen.text((x + 4.0, top + RATE + 13.0), Type::new(10.5, INK), &fit(text, next - x - 6.0, 10.0));
+        writer.line((x, top), (x, top + RATE + 14.0), &style);
+        writer.line((x, bottom - SHARE), (x, bottom), &style);
+        writer.text((x + 4.0, top + RATE + 13.0), Type::new(10.5, INK), &fit(text, next - x - 6.0, 10.0));
     }
 }

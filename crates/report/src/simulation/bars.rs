@@ -1,7 +1,7 @@
 //! Gains by policy as bars, in the form in which the papers show them.
 
 use super::{Comparison, colour, signed_percent};
-use crate::pen::{FAINT, INK, Pen, Type};
+use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 use crate::text::{clean, shorten};
 
 const LEFT: f64 = 190.0;
@@ -18,24 +18,32 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
     let (low, high) = (known().fold(0.0, f64::min), known().fold(0.05, f64::max));
     let x = |gain: f64| LEFT + (gain - low) / (high - low) * BAR;
     let (width, height) = (LEFT + BAR + 110.0, TOP + ROW * gains.len() as f64 + 44.0);
-    let mut pen = Pen::new(width, height, &format!("Gain of each policy over {}", clean(&base.policy)));
+    let mut writer = SvgWriter::new(width, height, &format!("Gain of each policy over {}", clean(&base.policy)));
     let title = format!("{} on {}", clean(&base.program), clean(&base.machine));
-    pen.text((24.0, 36.0), Type::new(20.0, INK).bold(), &shorten(&title, 60));
-    pen.text((24.0, 60.0), Type::new(13.0, FAINT), &format!("run time gained over {}, simulated", clean(&base.policy)));
-    pen.line((x(0.0), TOP - 6.0), (x(0.0), height - 38.0), r##"stroke="#8d97a2" stroke-width="1.2""##);
+    writer.text((24.0, 36.0), Type::new(20.0, INK).bold(), &shorten(&title, 60));
+    writer.text(
+        (24.0, 60.0),
+        Type::new(13.0, FAINT),
+        &format!("run time gained over {}, simulated", clean(&base.policy)),
+    );
+    writer.line((x(0.0), TOP - 6.0), (x(0.0), height - 38.0), r##"stroke="#8d97a2" stroke-width="1.2""##);
     for (index, gain) in gains.iter().enumerate() {
         let y = TOP + ROW * index as f64;
         let name = shorten(&clean(&comparison.runs[index].policy), 26);
-        pen.text((LEFT - 12.0, y + 15.0), Type::new(13.0, INK).anchored("end"), &name);
+        writer.text((LEFT - 12.0, y + 15.0), Type::new(13.0, INK).anchored("end"), &name);
         let Some(gain) = gain else {
-            pen.text((x(0.0) + 6.0, y + 15.0), Type::new(12.0, FAINT), "did not come to its end");
+            writer.text((x(0.0) + 6.0, y + 15.0), Type::new(12.0, FAINT), "did not come to its end");
             continue;
         };
         let (from, to) = (x(gain.min(0.0)), x(gain.max(0.0)));
-        pen.rect((from, y), (to - from, 20.0), 2.0, &format!(r#"fill="{}""#, colour(index)));
+        writer.rect((from, y), (to - from, 20.0), 2.0, &format!(r#"fill="{}""#, colour(index)));
         let words = if index == comparison.base { "yardstick".to_owned() } else { signed_percent(*gain) };
-        pen.text((to + 6.0, y + 15.0), Type::new(12.5, INK), &words);
+        writer.text((to + 6.0, y + 15.0), Type::new(12.5, INK), &words);
     }
-    pen.text((24.0, height - 16.0), Type::new(11.5, FAINT), "Gain: yardstick's run time over the policy's, minus 1.");
-    pen.finish()
+    writer.text(
+        (24.0, height - 16.0),
+        Type::new(11.5, FAINT),
+        "Gain: yardstick's run time over the policy's, minus 1.",
+    );
+    writer.finish()
 }

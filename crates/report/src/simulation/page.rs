@@ -6,8 +6,8 @@ use numapilot_machine::Machine;
 use numapilot_simulator::Report;
 
 use super::{Comparison, bars_svg, population, series_svg, signed_percent, text, traffic_svg};
-use crate::pen::escape;
 use crate::plain_page;
+use crate::svg_writer::escape;
 use crate::units;
 
 /// Writes the page. `machine` is the one that was simulated.

@@ -3,7 +3,7 @@
 use numapilot_simulator::{Point, Report};
 
 use super::{Comparison, colour, population};
-use crate::pen::{FAINT, INK, Pen, Type};
+use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 use crate::text::{clean, shorten};
 use crate::units;
 
@@ -57,14 +57,14 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
     let top = TOP + 20.0 * legend_rows as f64;
     let width = 2.0 * MARGIN + COLUMNS as f64 * PANEL.0 + (COLUMNS as f64 - 1.0) * GAP.0;
     let height = top + rows as f64 * (PANEL.1 + GAP.1);
-    let mut pen = Pen::new(width, height, "The metrics of simulated runs over time");
+    let mut writer = SvgWriter::new(width, height, "The metrics of simulated runs over time");
     let title = format!("{} on {}", clean(&base.program), clean(&base.machine));
-    pen.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &shorten(&title, 70));
-    pen.text((MARGIN, 62.0), Type::new(13.0, FAINT), "metrics over program time, simulated");
+    writer.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &shorten(&title, 70));
+    writer.text((MARGIN, 62.0), Type::new(13.0, FAINT), "metrics over program time, simulated");
     for (index, run) in comparison.runs.iter().enumerate() {
         let at = (MARGIN + (index % 4) as f64 * 190.0, 88.0 + 20.0 * (index / 4) as f64);
-        pen.line((at.0, at.1 - 4.0), (at.0 + 18.0, at.1 - 4.0), &stroke(index));
-        pen.text((at.0 + 24.0, at.1), Type::new(12.5, INK), &shorten(&clean(&run.policy), 24));
+        writer.line((at.0, at.1 - 4.0), (at.0 + 18.0, at.1 - 4.0), &stroke(index));
+        writer.text((at.0 + 24.0, at.1), Type::new(12.5, INK), &shorten(&clean(&run.policy), 24));
     }
     let end_ns = comparison.runs.iter().map(|run| run.run_time_ns).fold(1.0, f64::max);
     for (index, panel) in shown.iter().enumerate() {
@@ -72,9 +72,9 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
             MARGIN + (index % COLUMNS) as f64 * (PANEL.0 + GAP.0),
             top + (index / COLUMNS) as f64 * (PANEL.1 + GAP.1) + 24.0,
         );
-        draw(&mut pen, comparison.runs, panel, corner, end_ns);
+        draw(&mut writer, comparison.runs, panel, corner, end_ns);
     }
-    pen.finish()
+    writer.finish()
 }
 
 fn stroke(run: usize) -> String {
@@ -87,24 +87,24 @@ fn figures<'a>(runs: &'a [Report], panel: &'a Panel) -> impl Iterator<Item = f64
     runs.iter().flat_map(|run| &run.series).filter_map(|point| (panel.of)(point)).filter(|value| value.is_finite())
 }
 
-fn draw(pen: &mut Pen, runs: &[Report], panel: &Panel, corner: (f64, f64), end_ns: f64) {
+fn draw(writer: &mut SvgWriter, runs: &[Report], panel: &Panel, corner: (f64, f64), end_ns: f64) {
     let most = figures(runs, panel).fold(0.0, f64::max);
     let top = round_up(most * panel.factor);
-    pen.text((corner.0, corner.1 - 8.0), Type::new(13.0, INK).bold(), panel.title);
+    writer.text((corner.0, corner.1 - 8.0), Type::new(13.0, INK).bold(), panel.title);
     for part in [0.0, 0.5, 1.0] {
         let y = corner.1 + PANEL.1 * (1.0 - part);
-        pen.line((corner.0, y), (corner.0 + PANEL.0, y), r##"stroke="#dcdcd6" stroke-width="1""##);
+        writer.line((corner.0, y), (corner.0 + PANEL.0, y), r##"stroke="#dcdcd6" stroke-width="1""##);
         let value = top * part;
         let words = if value.fract() == 0.0 {
             format!("{value:.0}{}", panel.suffix)
         } else {
             format!("{value:.1}{}", panel.suffix)
         };
-        pen.text((corner.0 - 6.0, y + 4.0), Type::new(10.5, FAINT).anchored("end"), &words);
+        writer.text((corner.0 - 6.0, y + 4.0), Type::new(10.5, FAINT).anchored("end"), &words);
     }
-    pen.text((corner.0, corner.1 + PANEL.1 + 15.0), Type::new(10.5, FAINT), "0");
+    writer.text((corner.0, corner.1 + PANEL.1 + 15.0), Type::new(10.5, FAINT), "0");
     let end = units::time_ns(end_ns as u64);
-    pen.text((corner.0 + PANEL.0, corner.1 + PANEL.1 + 15.0), Type::new(10.5, FAINT).anchored("end"), &end);
+    writer.text((corner.0 + PANEL.0, corner.1 + PANEL.1 + 15.0), Type::new(10.5, FAINT).anchored("end"), &end);
     for (index, run) in runs.iter().enumerate() {
         let mut points = Vec::new();
         for point in &run.series {
@@ -114,7 +114,7 @@ fn draw(pen: &mut Pen, runs: &[Report], panel: &Panel, corner: (f64, f64), end_n
                 .extend([point.from_ns, point.to_ns].map(|at| (corner.0 + PANEL.0 * (at / end_ns).clamp(0.0, 1.0), y)));
         }
         if points.len() > 1 {
-            pen.polyline(&points, &stroke(index));
+            writer.polyline(&points, &stroke(index));
         }
     }
 }

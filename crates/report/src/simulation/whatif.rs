@@ -75,12 +75,12 @@ impl Prediction {
 
     /// What a simulation on another machine says, with the jackknife's interval.
     #[must_use]
-    pub fn simulated(wishes: &[elsewhere::Wish], answer: &elsewhere::Answer) -> Prediction {
+    pub fn simulated(overrides: &[elsewhere::PageOverride], answer: &elsewhere::Answer) -> Prediction {
         let notes = answer.then.notes.iter().filter(|note| !note.is_empty()).cloned();
         Prediction {
             program: answer.now.program.clone(),
             machine: answer.now.machine.clone(),
-            set: set(answer.set(wishes)),
+            set: set(answer.set(overrides)),
             now: outlook(&answer.now),
             then: outlook(&answer.then),
             gain: Estimate::jackknife(answer.gain(), &answer.gains_without),

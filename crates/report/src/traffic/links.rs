@@ -8,8 +8,8 @@ use super::ROUTER;
 use super::Scene;
 use super::percent;
 use super::scale;
-use crate::pen::Pen;
-use crate::pen::Type;
+use crate::svg_writer::SvgWriter;
+use crate::svg_writer::Type;
 use crate::topo::layout::Point;
 
 /// Half the distance between the lanes of the two directions.
@@ -26,19 +26,19 @@ struct Arrow {
 }
 
 /// Draws all links; where the machine has none, the pairs of nodes that exchange data.
-pub fn draw(pen: &mut Pen, scene: &Scene<'_>) {
+pub fn draw(writer: &mut SvgWriter, scene: &Scene<'_>) {
     let arrows = arrows(scene);
     // Light ones first, so that heavy ones lie on top.
     let mut order: Vec<&Arrow> = arrows.iter().collect();
     order.sort_by(|a, b| a.share.total_cmp(&b.share));
     for arrow in &order {
         if let Some(lane) = Lane::of(scene, arrow) {
-            lane.draw(pen, arrow.share);
+            lane.draw(writer, arrow.share);
         }
     }
     for arrow in &order {
         if let Some(lane) = Lane::of(scene, arrow) {
-            lane.label(pen, arrow.share);
+            lane.label(writer, arrow.share);
         }
     }
 }
@@ -90,18 +90,18 @@ impl Lane {
         })
     }
 
-    fn draw(&self, pen: &mut Pen, share: f64) {
+    fn draw(&self, writer: &mut SvgWriter, share: f64) {
         let width = THIN + (THICK - THIN) * share.clamp(0.0, 1.0).sqrt();
         let colour = if share > 0.0 { scale::colour(0.12 + 0.88 * share) } else { "#d6d9dc".to_owned() };
         let head = width.mul_add(0.9, 5.0);
         let neck = (self.end.0 - self.along.0 * head, self.end.1 - self.along.1 * head);
-        pen.line(self.start, neck, &format!(r#"stroke="{colour}" stroke-width="{width:.1}""#));
+        writer.line(self.start, neck, &format!(r#"stroke="{colour}" stroke-width="{width:.1}""#));
         let side = (-self.along.1 * head * 0.75, self.along.0 * head * 0.75);
         let corners = [self.end, (neck.0 + side.0, neck.1 + side.1), (neck.0 - side.0, neck.1 - side.1)];
-        pen.triangle(corners, &colour);
+        writer.triangle(corners, &colour);
     }
 
-    fn label(&self, pen: &mut Pen, share: f64) {
+    fn label(&self, writer: &mut SvgWriter, share: f64) {
         // A third of the way, where the labels of crossing links and of the other direction are elsewhere.
         let at = |start: f64, end: f64| start + (end - start) * 0.36;
         let aside = 16.0 + THICK * 0.25 * share.clamp(0.0, 1.0).sqrt();
@@ -115,7 +115,7 @@ impl Lane {
             "start"
         };
         let colour = if share > 0.0 { "#20262e" } else { FAINT };
-        pen.text((x, y + 4.0), Type::new(12.5, colour).anchored(anchor), &percent(share));
+        writer.text((x, y + 4.0), Type::new(12.5, colour).anchored(anchor), &percent(share));
     }
 }
 

@@ -14,10 +14,10 @@ use numapilot_machine::NodeId;
 use numapilot_machine::RouterId;
 
 use crate::heading::Heading;
-use crate::pen::FAINT;
-use crate::pen::INK;
-use crate::pen::Pen;
-use crate::pen::Type;
+use crate::svg_writer::FAINT;
+use crate::svg_writer::INK;
+use crate::svg_writer::SvgWriter;
+use crate::svg_writer::Type;
 use crate::text::clean;
 use crate::text::shorten;
 use crate::topo::layout::Layout;
@@ -121,28 +121,31 @@ pub fn picture(traffic: &Picture<'_>) -> String {
     let origin = ((width - layout.width) / 2.0, TITLE);
     let all = traffic.matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     let scene = Scene { traffic, layout, origin, all };
-    let mut pen =
-        Pen::new(width, height, &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())));
-    title(&mut pen, traffic, width);
-    links::draw(&mut pen, &scene);
+    let mut writer = SvgWriter::new(
+        width,
+        height,
+        &format!("Memory traffic between the nodes of {}", clean(traffic.machine.name())),
+    );
+    title(&mut writer, traffic, width);
+    links::draw(&mut writer, &scene);
     for index in 0..traffic.machine.nodes().len() {
-        card(&mut pen, &scene, index);
+        card(&mut writer, &scene, index);
     }
-    routers(&mut pen, &scene);
-    legend(&mut pen, &scene, height - FOOTER + 40.0, width);
-    pen.finish()
+    routers(&mut writer, &scene);
+    legend(&mut writer, &scene, height - FOOTER + 40.0, width);
+    writer.finish()
 }
 
-fn title(pen: &mut Pen, traffic: &Picture<'_>, width: f64) {
+fn title(writer: &mut SvgWriter, traffic: &Picture<'_>, width: f64) {
     let fit = |text: &str, size: f64| shorten(&clean(text), ((width - 2.0 * MARGIN) / (size * 0.56)) as usize);
-    pen.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(traffic.title, 22.0));
+    writer.text((MARGIN, 40.0), Type::new(22.0, INK).bold(), &fit(traffic.title, 22.0));
     for (finding, y) in traffic.findings.iter().zip([66.0, 87.0]) {
-        pen.text((MARGIN, y), Type::new(15.0, INK), &fit(finding, 15.0));
+        writer.text((MARGIN, y), Type::new(15.0, INK), &fit(finding, 15.0));
     }
-    pen.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), traffic.origin);
+    writer.text((width - MARGIN, 40.0), Type::new(12.0, FAINT).anchored("end"), traffic.origin);
 }
 
-fn card(pen: &mut Pen, scene: &Scene<'_>, index: usize) {
+fn card(writer: &mut SvgWriter, scene: &Scene<'_>, index: usize) {
     let node = &scene.traffic.machine.nodes()[index];
     let Some(centre) = scene.at(Endpoint::Node(node.id)) else { return };
     let (served, made, local) = node_shares(scene.traffic.matrix, node.id, scene.all);
@@ -150,20 +153,20 @@ fn card(pen: &mut Pen, scene: &Scene<'_>, index: usize) {
     // The whole picture shares one scale: an even share of all accesses sits low on it, everything on one node at its top.
     let fill = scale::colour(served);
     let ink = scale::ink_on(served);
-    pen.rect((corner.0 + 1.5, corner.1 + 2.5), CARD, 10.0, r##"fill="#000000" fill-opacity="0.07""##);
-    pen.rect(corner, CARD, 10.0, &format!(r##"fill="{fill}" stroke="#8d97a2" stroke-width="1.2""##));
-    pen.text((corner.0 + 14.0, corner.1 + 24.0), Type::new(14.0, ink).bold(), &format!("Node {}", node.id));
-    pen.text((corner.0 + 14.0, corner.1 + 57.0), Type::new(25.0, ink).bold(), &percent(served));
+    writer.rect((corner.0 + 1.5, corner.1 + 2.5), CARD, 10.0, r##"fill="#000000" fill-opacity="0.07""##);
+    writer.rect(corner, CARD, 10.0, &format!(r##"fill="{fill}" stroke="#8d97a2" stroke-width="1.2""##));
+    writer.text((corner.0 + 14.0, corner.1 + 24.0), Type::new(14.0, ink).bold(), &format!("Node {}", node.id));
+    writer.text((corner.0 + 14.0, corner.1 + 57.0), Type::new(25.0, ink).bold(), &percent(served));
     let right = (corner.0 + CARD.0 - 14.0, corner.1 + 57.0);
-    pen.text(right, Type::new(12.0, ink).anchored("end"), "served here");
+    writer.text(right, Type::new(12.0, ink).anchored("end"), "served here");
     let asks = format!("its threads make {}", percent(made));
-    pen.text((corner.0 + 14.0, corner.1 + 80.0), Type::new(12.0, ink), &asks);
+    writer.text((corner.0 + 14.0, corner.1 + 80.0), Type::new(12.0, ink), &asks);
     let own = if made > 0.0 {
         format!("{} of these local", percent(local / made))
     } else {
         "no accesses from here".to_owned()
     };
-    pen.text((corner.0 + 14.0, corner.1 + 98.0), Type::new(12.0, ink), &own);
+    writer.text((corner.0 + 14.0, corner.1 + 98.0), Type::new(12.0, ink), &own);
 }
 
 /// Shares of all accesses: served by the node, made from it, and both.
@@ -184,26 +187,26 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn routers(pen: &mut Pen, scene: &Scene<'_>) {
+fn routers(writer: &mut SvgWriter, scene: &Scene<'_>) {
     for (index, router) in scene.traffic.machine.routers().iter().enumerate() {
         let Some(centre) = scene.at(Endpoint::Router(RouterId(index as u16))) else { continue };
         let corner = (centre.0 - ROUTER.0 / 2.0, centre.1 - ROUTER.1 / 2.0);
-        pen.rect(corner, ROUTER, ROUTER.1 / 2.0, r##"fill="#f1f1ee" stroke="#b9b9b0" stroke-width="1.2""##);
+        writer.rect(corner, ROUTER, ROUTER.1 / 2.0, r##"fill="#f1f1ee" stroke="#b9b9b0" stroke-width="1.2""##);
         let words = shorten(&clean(&router.name), 15);
-        pen.text((centre.0, centre.1 + 4.0), Type::new(12.0, FAINT).anchored("middle"), &words);
+        writer.text((centre.0, centre.1 + 4.0), Type::new(12.0, FAINT).anchored("middle"), &words);
     }
 }
 
-fn legend(pen: &mut Pen, scene: &Scene<'_>, y: f64, width: f64) {
+fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, y: f64, width: f64) {
     const STEPS: usize = 40;
     let bar = 200.0;
     for step in 0..STEPS {
         let share = step as f64 / (STEPS - 1) as f64;
         let x = MARGIN + bar * step as f64 / STEPS as f64;
-        pen.rect((x, y), (bar / STEPS as f64 + 0.5, 12.0), 0.0, &format!(r#"fill="{}""#, scale::colour(share)));
+        writer.rect((x, y), (bar / STEPS as f64 + 0.5, 12.0), 0.0, &format!(r#"fill="{}""#, scale::colour(share)));
     }
-    pen.text((MARGIN, y + 27.0), Type::new(11.0, FAINT), "0");
-    pen.text((MARGIN + bar, y + 27.0), Type::new(11.0, FAINT).anchored("end"), "100 % of accesses");
+    writer.text((MARGIN, y + 27.0), Type::new(11.0, FAINT), "0");
+    writer.text((MARGIN + bar, y + 27.0), Type::new(11.0, FAINT).anchored("end"), "100 % of accesses");
     let pairs = scene.traffic.machine.links().is_empty();
     let words = if pairs {
         "Arrows: from home to thread; how the nodes are joined is not known."
@@ -211,7 +214,7 @@ fn legend(pen: &mut Pen, scene: &Scene<'_>, y: f64, width: f64) {
         "Arrows: % of accesses whose data cross the link, from home to thread."
     };
     let room = ((width - MARGIN * 2.0 - bar - 24.0) / 6.3) as usize;
-    pen.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));
+    writer.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));
     let note = "64 bytes each; probes, write-backs and prefetches are not in it.";
-    pen.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
+    writer.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
 }

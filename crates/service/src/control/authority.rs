@@ -5,8 +5,8 @@
 //!   (real, effective, saved, file system) and the kernel lets them look into it (it is dumpable: `/proc/PID` is theirs). Others' processes are
 //!   answered like such as do not exist, so that nothing is told of them.
 
-use numapilot_pilot::event::Target;
-use numapilot_pilot::status::Status;
+use numapilot_balancer::event::Target;
+use numapilot_balancer::status::Status;
 
 use super::Request;
 use crate::connection::Peer;
@@ -92,8 +92,8 @@ impl Authority {
 mod tests {
     //! Every combination of user, process and request.
 
-    use numapilot_pilot::status::HotStretch;
-    use numapilot_pilot::status::TargetStatus;
+    use numapilot_balancer::status::HotStretch;
+    use numapilot_balancer::status::TargetStatus;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::mpsc::TrySendError;
 use std::sync::mpsc::sync_channel;
 
-use numapilot_pilot::status::Steering;
+use numapilot_balancer::status::Steering;
 
 /// Commands that may wait.
 const QUEUE: usize = 16;

@@ -8,7 +8,7 @@ mod client;
 mod line;
 mod serve;
 
-use numapilot_pilot::status::Status;
+use numapilot_balancer::status::Status;
 use serde::Deserialize;
 use serde::Serialize;
 

@@ -9,10 +9,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use numapilot_pilot::event::Target;
-use numapilot_pilot::status::Board;
-use numapilot_pilot::status::Command;
-use numapilot_pilot::status::Steering;
+use numapilot_balancer::event::Target;
+use numapilot_balancer::status::Board;
+use numapilot_balancer::status::Command;
+use numapilot_balancer::status::Steering;
 
 use super::Answer;
 use super::Line;

@@ -1,4 +1,4 @@
-//! The journal on disk: JSON lines ([`numapilot_pilot::event`]), rotated by size, written by a thread of its own.
+//! The journal on disk: JSON lines ([`numapilot_balancer::event`]), rotated by size, written by a thread of its own.
 //!
 //! Nothing that happens to the disk reaches the loop. What cannot be kept is counted, told in the journal once it works again, and shown in the status. A
 //! kill at any instant leaves at most one torn line, which readers pass over and the next writer seals.

@@ -9,9 +9,9 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use numapilot_pilot::event::Entry;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::VERSION;
+use numapilot_balancer::event::Entry;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::VERSION;
 use serde::Serialize;
 
 use super::part;

@@ -27,12 +27,12 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
-use numapilot_pilot::event::Entry;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Loss;
-use numapilot_pilot::event::Losses;
-use numapilot_pilot::event::Sink;
-use numapilot_pilot::event::VERSION;
+use numapilot_balancer::event::Entry;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Loss;
+use numapilot_balancer::event::Losses;
+use numapilot_balancer::event::Sink;
+use numapilot_balancer::event::VERSION;
 
 use super::JournalHealth;
 use super::JournalSettings;
@@ -344,8 +344,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    use numapilot_pilot::event::Start;
-    use numapilot_pilot::event::Trouble;
+    use numapilot_balancer::event::Start;
+    use numapilot_balancer::event::Trouble;
 
     use super::super::read;
     use super::*;

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_pilot::event::EvidenceSource;
-use numapilot_pilot::status::Counters;
-use numapilot_pilot::status::NodeStatus;
-use numapilot_pilot::status::State;
-use numapilot_pilot::status::Status;
+use numapilot_balancer::event::EvidenceSource;
+use numapilot_balancer::status::Counters;
+use numapilot_balancer::status::NodeStatus;
+use numapilot_balancer::status::State;
+use numapilot_balancer::status::Status;
 
 use super::MetricFamily;
 
@@ -188,10 +188,10 @@ fn targets(status: &Status) -> Vec<MetricFamily> {
 mod tests {
     //! Every family of a full status.
 
-    use numapilot_pilot::event::Loss;
-    use numapilot_pilot::event::Target;
-    use numapilot_pilot::status::Rates;
-    use numapilot_pilot::status::TargetStatus;
+    use numapilot_balancer::event::Loss;
+    use numapilot_balancer::event::Target;
+    use numapilot_balancer::status::Rates;
+    use numapilot_balancer::status::TargetStatus;
 
     use super::*;
     use crate::metrics::encode;

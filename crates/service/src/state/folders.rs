@@ -11,7 +11,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use super::Done;
-use super::Keeper;
+use super::SettingsGuard;
 use super::System;
 use crate::error::ServiceError;
 
@@ -30,18 +30,18 @@ pub fn take<S: System + Clone>(
     wanted: &Path,
     beside: bool,
     system: &S,
-) -> Result<(Keeper<S>, Vec<Done>), ServiceError> {
+) -> Result<(SettingsGuard<S>, Vec<Done>), ServiceError> {
     // Held until the folder is ours: of two that start at once, one waits.
     let _turn = turn(machine)?;
     let mut done = put_back_orphans(machine, system)?;
-    let (keeper, own) = if beside { first_free(wanted, system)? } else { Keeper::open(wanted, system.clone())? };
+    let (guard, own) = if beside { first_free(wanted, system)? } else { SettingsGuard::open(wanted, system.clone())? };
     done.extend(own);
     let mut list = read(machine);
-    if !list.iter().any(|folder| folder == keeper.folder()) {
-        list.push(keeper.folder().to_owned());
+    if !list.iter().any(|folder| folder == guard.folder()) {
+        list.push(guard.folder().to_owned());
         write(machine, &list)?;
     }
-    Ok((keeper, done))
+    Ok((guard, done))
 }
 
 /// Puts back what killed daemons have left changed since this one began.
@@ -57,17 +57,17 @@ fn put_back_orphans<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec
     let before = read(machine);
     let (mut done, mut left) = (Vec::new(), Vec::new());
     for folder in before.iter().rev() {
-        if !Keeper::<S>::has_record(folder) {
+        if !SettingsGuard::<S>::has_record(folder) {
             // Nothing to put back; a living daemon's that has changed nothing yet stays on the list.
-            if Keeper::<S>::is_held(folder) {
+            if SettingsGuard::<S>::is_held(folder) {
                 left.push(folder.clone());
             }
             continue;
         }
-        match Keeper::open(folder, system.clone()) {
-            Ok((keeper, restored)) => {
+        match SettingsGuard::open(folder, system.clone()) {
+            Ok((guard, restored)) => {
                 done.extend(restored);
-                if Keeper::<S>::has_record(keeper.folder()) {
+                if SettingsGuard::<S>::has_record(guard.folder()) {
                     left.push(folder.clone());
                 }
             }
@@ -82,7 +82,7 @@ fn put_back_orphans<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec
     Ok(done)
 }
 
-fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(Keeper<S>, Vec<Done>), ServiceError> {
+fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(SettingsGuard<S>, Vec<Done>), ServiceError> {
     let mut taken = None;
     for number in 1..=BESIDE_MAX {
         let folder = match number {
@@ -91,7 +91,7 @@ fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(Keeper<S>
                 wanted.with_file_name(format!("{}-{number}", wanted.file_name().unwrap_or_default().to_string_lossy()))
             }
         };
-        match Keeper::open(&folder, system.clone()) {
+        match SettingsGuard::open(&folder, system.clone()) {
             Err(error @ ServiceError::Taken { .. }) => taken = Some(error),
             other => return other,
         }

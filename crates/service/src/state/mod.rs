@@ -7,17 +7,17 @@
 
 mod claims;
 pub mod folders;
-mod keeper;
 mod record;
+mod settings_guard;
 mod system;
 
 use serde::Deserialize;
 use serde::Serialize;
 
 pub use claims::Claims;
-pub use keeper::Done;
-pub use keeper::Keeper;
 pub use record::Record;
+pub use settings_guard::Done;
+pub use settings_guard::SettingsGuard;
 pub use system::Live;
 pub use system::System;
 

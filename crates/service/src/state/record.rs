@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_balancer::system::undo_log::Binding;
+use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_machine::format_cpu_list;
-use numapilot_pilot::system::keeper::Binding;
-use numapilot_pilot::system::keeper::ThreadId;
 
 use super::Claims;
 use super::Done;
-use super::Keeper;
 use super::Live;
 use super::Setting;
+use super::SettingsGuard;
 use super::folders;
 use crate::error::ServiceError;
 use crate::places::Places;
@@ -20,7 +20,7 @@ use crate::places::Places;
 #[derive(Debug)]
 pub struct Record {
     claims: Claims,
-    keeper: Keeper<Live>,
+    guard: SettingsGuard<Live>,
     machine: PathBuf,
 }
 
@@ -35,8 +35,8 @@ impl Record {
         let machine = Places::machine(unsafe { libc::geteuid() });
         let claims = Claims::open()?;
         let absolute = std::path::absolute(folder).map_err(|source| ServiceError::file(folder, "find it", source))?;
-        let (keeper, done) = folders::take(&machine, &absolute, !is_needed, &Live)?;
-        Ok((Record { claims, keeper, machine }, done))
+        let (guard, done) = folders::take(&machine, &absolute, !is_needed, &Live)?;
+        Ok((Record { claims, guard, machine }, done))
     }
 
     /// A setting's file is about to be changed. What a killed daemon had left changed and was put back before that.
@@ -56,7 +56,7 @@ impl Record {
             }
         }
         let change = (setting_of(file), was.to_owned(), now.to_owned());
-        self.keeper.intend(&[change]).map_err(|error| error.to_string())?;
+        self.guard.intend(&[change]).map_err(|error| error.to_string())?;
         Ok(restored)
     }
 
@@ -65,7 +65,7 @@ impl Record {
     /// # Errors
     /// The record cannot be written; in words.
     pub fn restored(&mut self, file: &str) -> Result<(), String> {
-        self.keeper.settled(&[setting_of(file)]).map_err(|error| error.to_string())
+        self.guard.settled(&[setting_of(file)]).map_err(|error| error.to_string())
     }
 
     /// Threads are about to be bound.
@@ -76,7 +76,7 @@ impl Record {
         let list = |mask: &numapilot_kernel::affinity::CpuMask| format_cpu_list(mask.cpus().iter().map(|cpu| cpu.0));
         let change = |one: &Binding| (affinity_of(&one.thread), list(&one.was), list(&one.now));
         let changes: Vec<(Setting, String, String)> = bindings.iter().map(change).collect();
-        self.keeper.intend(&changes).map_err(|error| error.to_string())
+        self.guard.intend(&changes).map_err(|error| error.to_string())
     }
 
     /// Threads may run where they might before.
@@ -85,7 +85,7 @@ impl Record {
     /// The record cannot be written; in words.
     pub fn unbound(&mut self, threads: &[ThreadId]) -> Result<(), String> {
         let settings: Vec<Setting> = threads.iter().map(affinity_of).collect();
-        self.keeper.settled(&settings).map_err(|error| error.to_string())
+        self.guard.settled(&settings).map_err(|error| error.to_string())
     }
 
     /// A process (`None`: every one) is ours to place. What a killed daemon had done to processes is put back first.
@@ -107,7 +107,7 @@ impl Record {
     /// # Errors
     /// The record cannot be written; what could be put back was.
     pub fn put_back(&mut self) -> Result<Vec<Done>, ServiceError> {
-        self.keeper.restore()
+        self.guard.restore()
     }
 }
 

@@ -2,12 +2,12 @@
 //! looks, its orders are carried out, and the next epoch begins.
 
 mod agenda;
-pub(crate) mod books;
 mod demand;
 mod load;
 mod mover;
 mod observe;
 pub(crate) mod place;
+pub(crate) mod run_stats;
 mod runner;
 mod settle;
 mod watch;
@@ -16,7 +16,7 @@ mod ways;
 use std::collections::VecDeque;
 
 use numapilot_machine::Machine;
-use numapilot_placement::{NodeCounters, Observation, Policy, Wishes};
+use numapilot_placement::{NodeCounters, Observation, Policy, PolicyRequirements};
 use numapilot_traffic::{Background, Load, Solution};
 
 use crate::error::SimulatorError;
@@ -27,11 +27,11 @@ use crate::pages::PageTable;
 use crate::program::Program;
 use crate::random::Random;
 use crate::report::Report;
-use books::Books;
 use demand::Demand;
 use mover::{Bench, Mover};
 use observe::Watch;
 use place::Placer;
+use run_stats::RunStats;
 use runner::{Epoch, Runners, Surroundings};
 use settle::Settling;
 use watch::{Sampler, Scene};
@@ -69,7 +69,7 @@ pub(crate) struct Engine<'a> {
     sampler: Sampler,
     random: Random,
     watch: Watch,
-    books: Books,
+    run_stats: RunStats,
     demand: Demand,
     demand_ns: f64,
     /// The last loads that were solved, with their answers.
@@ -120,7 +120,7 @@ impl<'a> Engine<'a> {
             sampler: Sampler::new(options.seed ^ 0x5a, program),
             random: Random::new(options.seed ^ 0xf4),
             watch: Watch::at(0.0, program.threads.len()),
-            books: Books::new(program, scale, options.series_ns),
+            run_stats: RunStats::new(program, scale, options.series_ns),
             demand: Demand::default(),
             demand_ns: 0.0,
             solved: VecDeque::new(),
@@ -140,27 +140,27 @@ impl<'a> Engine<'a> {
     ) -> Result<Report, SimulatorError> {
         let of_accesses = self.program.accesses();
         let until = self.options.until_ns.unwrap_or(f64::INFINITY);
-        let mut wishes = policy.wishes();
-        let mut decide_at = wishes.next_ns.max(1) as f64;
+        let mut requirements = policy.requirements();
+        let mut decide_at = requirements.next_ns.max(1) as f64;
         self.enter()?;
         while !self.runners.is_finished() && self.runners.now_ns < until {
             let now = self.runners.now_ns;
             if now >= decide_at && self.mover.is_idle() {
-                let seen = self.observe(&wishes);
+                let seen = self.observe(&requirements);
                 self.mover.order(policy.decide(&seen));
-                wishes = policy.wishes();
-                decide_at = now + wishes.next_ns.max(1) as f64;
-                self.set_period(&wishes, &seen.nodes, seen.elapsed_ns as f64);
+                requirements = policy.requirements();
+                decide_at = now + requirements.next_ns.max(1) as f64;
+                self.set_period(&requirements, &seen.nodes, seen.elapsed_ns as f64);
             }
             let next = if decide_at > now { decide_at } else { f64::INFINITY };
-            let horizon = (now + self.options.epoch_max_ns).min(next).min(until).min(self.books.interval_end());
+            let horizon = (now + self.options.epoch_max_ns).min(next).min(until).min(self.run_stats.interval_end());
             self.epoch(horizon)?;
             if self.sampler.period <= 0.0 {
                 // Nobody knows the rate before something ran: sampling begins with the first epoch that accesses memory.
-                let seen = self.watch.observation(&self.books.scale, self.program, &self.pages, &self.runners);
-                self.set_period(&wishes, &seen.nodes, seen.elapsed_ns as f64);
+                let seen = self.watch.observation(&self.run_stats.scale, self.program, &self.pages, &self.runners);
+                self.set_period(&requirements, &seen.nodes, seen.elapsed_ns as f64);
             }
-            let share = if of_accesses > 0.0 { self.books.accesses / of_accesses } else { 0.0 };
+            let share = if of_accesses > 0.0 { self.run_stats.accesses / of_accesses } else { 0.0 };
             let now_ns = self.runners.now_ns;
             if !progress(Progress { now_ns, share: share.max(now_ns / until).min(1.0) }) {
                 return Err(SimulatorError::Stopped { at_ns: now_ns });
@@ -226,8 +226,8 @@ impl<'a> Engine<'a> {
             return Ok(solution.clone());
         }
         let solution = self.memory.solve(&load)?;
-        self.books.convergence.solves += 1;
-        let worst = &mut self.books.convergence.worst_residual;
+        self.run_stats.convergence.solves += 1;
+        let worst = &mut self.run_stats.convergence.worst_residual;
         *worst = worst.max(solution.residual);
         if self.solved.len() == SOLVED {
             self.solved.pop_front();
@@ -250,8 +250,8 @@ impl<'a> Engine<'a> {
         if self.mover.is_idle() {
             return Vec::new();
         }
-        self.books.flush(self.program, &self.pages);
-        self.books.first_move();
+        self.run_stats.flush(self.program, &self.pages);
+        self.run_stats.first_move();
         let (copied, worked_ns) = self.mover.work(
             given_ns,
             &mut Bench {
@@ -263,8 +263,8 @@ impl<'a> Engine<'a> {
                 demand: &self.demand,
                 demand_ns: self.demand_ns,
                 cpus_of: &self.cpus_of,
-                moves: &mut self.books.moves,
-                cost: &mut self.books.cost,
+                moves: &mut self.run_stats.moves,
+                cost: &mut self.run_stats.cost,
             },
         );
         self.steal(worked_ns, given_ns);
@@ -282,7 +282,7 @@ impl<'a> Engine<'a> {
             self.runners.all[thread].debt_ns += stolen / working.len() as f64;
         }
         if !working.is_empty() {
-            self.books.cost.mover_stolen_ns += stolen;
+            self.run_stats.cost.mover_stolen_ns += stolen;
         }
     }
 
@@ -290,7 +290,7 @@ impl<'a> Engine<'a> {
     /// `doubt`: share of its time by which latencies and load left threads' times open.
     fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64) {
         let elapsed = epoch.end_ns - begin;
-        let convergence = &mut self.books.convergence;
+        let convergence = &mut self.run_stats.convergence;
         convergence.epochs += 1;
         convergence.let_go += epoch.let_go;
         convergence.doubt_ns += doubt * elapsed;
@@ -299,13 +299,13 @@ impl<'a> Engine<'a> {
             convergence.unsettled_ns += elapsed;
         }
         let (program, pages, runners) = (self.program, &self.pages, &self.runners);
-        let entry = Books::entry(epoch, &self.utilisation, program, pages, &mut self.ways, runners);
-        self.books.book(epoch, &entry, program, runners);
+        let entry = RunStats::entry(epoch, &self.utilisation, program, pages, &mut self.ways, runners);
+        self.run_stats.book(epoch, &entry, program, runners);
         self.watch.ledger.book(&entry, epoch.end_ns);
         self.watch.book(epoch, program, pages, &mut self.ways, runners);
         self.busy_cpus = if elapsed > 0.0 { epoch.ready_ns.iter().sum::<f64>() / elapsed } else { self.busy_cpus };
         self.look(begin, epoch);
-        self.books.turn(epoch.end_ns);
+        self.run_stats.turn(epoch.end_ns);
     }
 
     /// Samples, hint faults, ends of copies.
@@ -327,12 +327,12 @@ impl<'a> Engine<'a> {
         let (taken, lost) = self.sampler.sample(&mut scene, most, sample_ns);
         let faults = watch::hint_faults(&mut scene, &self.demand, &mut self.random, costs.hint_fault_ns);
         let ended = if scene.pages.has_copies() {
-            self.books.flush(self.program, scene.pages);
+            self.run_stats.flush(self.program, scene.pages);
             watch::collapses(&mut scene, &self.demand, &mut self.random, costs.collapse_ns)
         } else {
             Vec::new()
         };
-        let (moves, cost) = (&mut self.books.moves, &mut self.books.cost);
+        let (moves, cost) = (&mut self.run_stats.moves, &mut self.run_stats.cost);
         moves.samples += taken;
         moves.samples_lost += lost;
         moves.hint_faults += faults.len() as u64;
@@ -345,13 +345,13 @@ impl<'a> Engine<'a> {
     }
 
     /// What the policy sees; the next observation begins here.
-    fn observe(&mut self, wishes: &Wishes) -> Observation {
-        let mut seen = self.watch.observation(&self.books.scale, self.program, &self.pages, &self.runners);
+    fn observe(&mut self, requirements: &PolicyRequirements) -> Observation {
+        let mut seen = self.watch.observation(&self.run_stats.scale, self.program, &self.pages, &self.runners);
         seen.samples = self.sampler.take();
         seen.sample_period = self.sampler.period;
         seen.samples_lost = std::mem::take(&mut self.sampler.lost);
         seen.outcomes = self.mover.take_outcomes();
-        if wishes.mapped {
+        if requirements.mapped {
             seen.mapped = self.pages.mapped();
         }
         self.watch = Watch::at(self.runners.now_ns, self.program.threads.len());
@@ -359,19 +359,19 @@ impl<'a> Engine<'a> {
     }
 
     /// The period that gives the wished rate at the rate of accesses that these counters show.
-    fn set_period(&mut self, wishes: &Wishes, counters: &[NodeCounters], elapsed_ns: f64) {
+    fn set_period(&mut self, requirements: &PolicyRequirements, counters: &[NodeCounters], elapsed_ns: f64) {
         let accesses: f64 = counters.iter().flat_map(|node| node.reads_to.iter().chain(&node.writes_to)).sum();
-        let wished_per_s = wishes.samples_per_s_and_cpu * self.cpus as f64;
-        if wished_per_s <= 0.0 {
+        let required_per_s = requirements.samples_per_s_and_cpu * self.cpus as f64;
+        if required_per_s <= 0.0 {
             self.sampler.period = 0.0;
         } else if accesses > 0.0 && elapsed_ns > 0.0 {
-            self.sampler.period = (accesses / elapsed_ns * 1e9 / wished_per_s).max(1.0);
+            self.sampler.period = (accesses / elapsed_ns * 1e9 / required_per_s).max(1.0);
         }
     }
 
     fn report(mut self, policy: &dyn Policy, of_accesses: f64) -> Report {
-        self.books.flush(self.program, &self.pages);
-        let (total, before, after, series) = self.books.traffic();
+        self.run_stats.flush(self.program, &self.pages);
+        let (total, before, after, series) = self.run_stats.traffic();
         let end = |end: numapilot_machine::Endpoint| match end {
             numapilot_machine::Endpoint::Node(node) => node.to_string(),
             numapilot_machine::Endpoint::Router(id) => {
@@ -388,20 +388,20 @@ impl<'a> Engine<'a> {
             options: self.options.clone(),
             finished: self.runners.is_finished(),
             run_time_ns: self.runners.now_ns,
-            progress: if of_accesses > 0.0 { (self.books.accesses / of_accesses).min(1.0) } else { 1.0 },
+            progress: if of_accesses > 0.0 { (self.run_stats.accesses / of_accesses).min(1.0) } else { 1.0 },
             nodes: self.machine.nodes().iter().map(|node| node.id.0).collect(),
             links,
             total,
             before,
             after,
             series,
-            threads: self.books.thread_reports(self.program, &self.runners),
-            labels: self.books.label_reports(self.program),
-            notes: crate::notes::notes(&self.books),
+            threads: self.run_stats.thread_reports(self.program, &self.runners),
+            labels: self.run_stats.label_reports(self.program),
+            notes: crate::notes::notes(&self.run_stats),
             homes: self.pages.homes(),
-            moves: self.books.moves,
-            cost: self.books.cost,
-            convergence: self.books.convergence,
+            moves: self.run_stats.moves,
+            cost: self.run_stats.cost,
+            convergence: self.run_stats.convergence,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
-use numapilot_perf::pmu::{self, Offer, Pmu, Sampler, Wish};
+use numapilot_perf::pmu::{self, Offer, Pmu, SampleRequest, Sampler};
 
 use super::facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
 use crate::compile;
@@ -90,9 +90,9 @@ fn first_online() -> u32 {
 }
 
 fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
-    let wish = Wish { callchain: false, ..Wish::default() };
-    let offers = pmu::offers(pmus, &wish).unwrap_or_default();
-    let with_physical = pmu::offers(pmus, &Wish { physical: true, ..wish }).unwrap_or_default();
+    let request = SampleRequest { callchain: false, ..SampleRequest::default() };
+    let offers = pmu::offers(pmus, &request).unwrap_or_default();
+    let with_physical = pmu::offers(pmus, &SampleRequest { physical: true, ..request }).unwrap_or_default();
     let pairs = offers.iter().zip(&with_physical);
     pairs.map(|(offer, physical)| sampler(pmus, offer, physical, cpu)).collect()
 }

@@ -24,7 +24,7 @@ pub struct Accounting {
 
 /// Whether a thread's end is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum EndCertainty {
     /// The system knows it no more.
     Gone,
     /// It outlives the recording.
@@ -48,7 +48,7 @@ impl Accounting {
     }
 
     /// Puts into `piece` what follows on the last record of `thread`. False where the slot's words cannot be true.
-    pub(super) fn conclude(&self, slot: &Slot<'_>, thread: u32, fate: Fate, piece: &mut Vec<u8>) -> bool {
+    pub(super) fn conclude(&self, slot: &Slot<'_>, thread: u32, fate: EndCertainty, piece: &mut Vec<u8>) -> bool {
         piece.clear();
         let now = slot.arena().order_now();
         let last = slot.last_order();
@@ -67,7 +67,7 @@ impl Accounting {
             words.extend([first(wire::REC_COUNTERS, counts.len() as u64 + 2), 0]);
             words.extend(counts);
         }
-        if fate == Fate::Gone {
+        if fate == EndCertainty::Gone {
             words.extend([first(wire::REC_THREAD_END, 2), 0]);
         }
         piece.extend(words.into_iter().flat_map(u64::to_le_bytes));

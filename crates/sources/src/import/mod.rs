@@ -26,7 +26,7 @@ use numapilot_trace::wire::Clock;
 
 use crate::error::SourceError;
 use crate::output::{Existing, prepare};
-use crate::sampled::{Entry, Output, Queue, Samples, Tasks, Upbringing};
+use crate::sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use facts::Facts;
 
 pub use crate::sampled::Counts;
@@ -357,6 +357,6 @@ impl<R: Read> Import<R> {
 fn samples(facts: Facts, origin: u64) -> Samples {
     let clock = Clock { khz: 1_000_000, origin_cycles: origin };
     let build_ids = facts.features.build_ids.iter().map(|(id, path)| (path.clone(), id.clone())).collect();
-    let tasks = Tasks::new(Upbringing { build_ids, writes_forks: true, ..Upbringing::default() });
+    let tasks = Tasks::new(TaskSource { build_ids, writes_forks: true, ..TaskSource::default() });
     Samples::new(Output::kept(clock), tasks, facts.places)
 }

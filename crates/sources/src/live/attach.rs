@@ -78,7 +78,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
         return Err(SourceError::Busy);
     };
-    let known = reader.introduce(&who, start.order)?;
+    let known = reader.synthesize(&who, start.order)?;
     reader.enable();
     let began = Instant::now();
     let watch = Watch { live: &live, guard: &guard, held: &held, began };

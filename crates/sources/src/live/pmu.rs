@@ -6,7 +6,7 @@
 use numapilot_machine::parse_cpu_list;
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
-use numapilot_perf::pmu::{Offer, Pmu, PmuError, Sampler, Wish, offers};
+use numapilot_perf::pmu::{Offer, Pmu, PmuError, SampleRequest, Sampler, offers};
 
 use super::event::{EventKind, EventRequest};
 use crate::doctor::{Answer, SamplerFact};
@@ -65,16 +65,16 @@ pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result
         Pace::PerSecond(_) => FIRST_PERIOD,
     };
     let callchain = options.max_stack > 0;
-    let wish = Wish {
+    let request = SampleRequest {
         period,
         least_latency: options.least_latency,
         l3_misses_only: options.l3_misses_only,
         physical: has_physical,
         callchain,
-        ..Wish::default()
+        ..SampleRequest::default()
     };
     let mut out = PmuPlan { has_physical, ..PmuPlan::default() };
-    for offer in offers(pmus, &wish)? {
+    for offer in offers(pmus, &request)? {
         let is_usable = |fact: &&SamplerFact| fact.pmu == offer.pmu && fact.sampler == name_of(offer.sampler);
         if usable.iter().any(is_usable) {
             out.add(&offer, options);
@@ -179,7 +179,7 @@ mod tests {
 
     /// Facts that say that everything which is offered works.
     fn all(pmus: &[Pmu]) -> Vec<SamplerFact> {
-        let offered = offers(pmus, &Wish::default()).unwrap().into_iter();
+        let offered = offers(pmus, &SampleRequest::default()).unwrap().into_iter();
         offered
             .map(|offer| SamplerFact {
                 sampler: name_of(offer.sampler).to_owned(),

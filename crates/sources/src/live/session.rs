@@ -44,8 +44,8 @@ use crate::sampled::Output;
 use crate::sampled::Places;
 use crate::sampled::Samples;
 use crate::sampled::SharedWriter;
+use crate::sampled::TaskSource;
 use crate::sampled::Tasks;
-use crate::sampled::Upbringing;
 
 /// Open events and what their reader shares with the rest of the recorder.
 pub struct Live {
@@ -173,7 +173,7 @@ impl Live {
         places.leaves_first_touches = self.requests.iter().any(|request| request.kind == EventKind::Fault);
         let asks_homes = places.only_node().is_none();
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
-        let known = Upbringing { tracker: path, knows_all_mappings: true, ..Upbringing::default() };
+        let known = TaskSource { tracker: path, knows_all_mappings: true, ..TaskSource::default() };
         let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone()));
         let reader = Reader::new(Reading {
             events,

@@ -28,7 +28,7 @@ use super::ring::Ring;
 use super::time::ClockPair;
 use super::wake::Wake;
 use crate::clock::HostInstant;
-use crate::sampled::{EventFact, MemoryBlocks, Output, Places, Samples, SharedWriter, Tasks, Upbringing};
+use crate::sampled::{EventFact, MemoryBlocks, Output, Places, Samples, SharedWriter, TaskSource, Tasks};
 
 /// Accesses of each stream.
 const COUNT: u64 = 560;
@@ -195,7 +195,7 @@ impl Lab {
         let writer = SharedWriter::new(writer);
         let events = self.events.take().unwrap();
         let places = places(fact, events.session.events().len());
-        let tasks = Tasks::new(Upbringing { knows_all_mappings: true, ..Upbringing::default() });
+        let tasks = Tasks::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
         let reader = Reader::new(Reading {
             events,
             wake: &self.wake,

@@ -26,5 +26,5 @@ pub(crate) use samples::EventCounts;
 pub(crate) use samples::Samples;
 pub(crate) use samples::level;
 pub(crate) use tasks::Announcement;
+pub(crate) use tasks::TaskSource;
 pub(crate) use tasks::Tasks;
-pub(crate) use tasks::Upbringing;

@@ -529,7 +529,7 @@ mod tests {
     use numapilot_trace::wire::Clock;
 
     use super::*;
-    use crate::sampled::{EventFact, SharedWriter, Upbringing};
+    use crate::sampled::{EventFact, SharedWriter, TaskSource};
 
     /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
     #[test]
@@ -553,7 +553,7 @@ mod tests {
             ..Places::default()
         };
         let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
-        let tasks = Tasks::new(Upbringing { knows_all_mappings: true, ..Upbringing::default() });
+        let tasks = Tasks::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
         let mut samples = Samples::new(output, tasks, places);
         let fault = |tid, cpu| MemoryAccess {
             pid: Some(7),

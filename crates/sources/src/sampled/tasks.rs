@@ -99,7 +99,7 @@ pub(crate) struct Announcement {
 
 /// How a recording knows of processes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Upbringing {
+pub(crate) struct TaskSource {
     /// Build ids of files, by path.
     pub build_ids: HashMap<String, Vec<u8>>,
     /// Path of the tracker that is loaded into programs and announces their threads; `None`: none is.
@@ -118,14 +118,14 @@ pub(crate) struct Tasks {
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
-    known: Upbringing,
+    known: TaskSource,
     /// Tasks whose announcement may still come, oldest first.
     unannounced: Vec<usize>,
 }
 
 impl Tasks {
     /// None yet.
-    pub fn new(known: Upbringing) -> Tasks {
+    pub fn new(known: TaskSource) -> Tasks {
         Tasks { known, ..Tasks::default() }
     }
 

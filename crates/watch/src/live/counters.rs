@@ -15,7 +15,7 @@ pub use numapilot_sources::live::open::Scope;
 use numapilot_sources::live::open::open_event;
 
 use crate::figures::EventFigures;
-use crate::figures::Told;
+use crate::figures::MetricValue;
 use crate::root::Root;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id`: reads of memory by node, all or those that went elsewhere.
@@ -202,8 +202,8 @@ impl Counters {
             let source = if EVENTS[index].kind == event_type::SOFTWARE { "kernel" } else { "core PMU" };
             let why = self.refused[index].as_deref().unwrap_or_default();
             let count = match (sums.counts[index], sums.running[index] < 1.0) {
-                (Some(count), true) => Told::estimate(count, source),
-                (count, _) => Told::of(count, source, why),
+                (Some(count), true) => MetricValue::estimate(count, source),
+                (count, _) => MetricValue::of(count, source, why),
             };
             EventFigures { name: EVENTS[index].name, count, running: sums.running[index] }
         };
@@ -212,41 +212,41 @@ impl Counters {
 
     /// Instructions per cycle.
     #[must_use]
-    pub fn ipc(&self, sums: &Sums) -> Told {
+    pub fn ipc(&self, sums: &Sums) -> MetricValue {
         self.ratio(sums, "instructions", "cycles", 1.0, "core PMU (instructions, cycles)")
     }
 
     /// Last-level misses per 1,000 instructions.
     #[must_use]
-    pub fn l3_mpki(&self, sums: &Sums) -> Told {
+    pub fn l3_mpki(&self, sums: &Sums) -> MetricValue {
         self.ratio(sums, "cache-misses", "instructions", 1000.0, "core PMU (cache-misses, instructions)")
     }
 
     /// Share of memory reads that the node's own memory answered.
     #[must_use]
-    pub fn local_share(&self, sums: &Sums) -> Told {
+    pub fn local_share(&self, sums: &Sums) -> MetricValue {
         let of = |name: &str| sums.counts[position(name)];
         let why = self.refused[position("node-loads")].as_deref().unwrap_or("no memory reads in the interval");
         let (Some(loads), Some(misses)) = (of("node-loads"), of("node-load-misses")) else {
-            return Told::Missing(why.to_owned());
+            return MetricValue::Missing(why.to_owned());
         };
         let share = match self.node_loads_are_all {
-            None => return Told::Missing("what node-loads counts on this processor is not known".into()),
+            None => return MetricValue::Missing("what node-loads counts on this processor is not known".into()),
             Some(true) => 1.0 - misses / loads,
             Some(false) => loads / (loads + misses),
         };
-        Told::of(
+        MetricValue::of(
             Some(share).filter(|share| (0.0..=1.0).contains(share)),
             "core PMU (node-loads, node-load-misses)",
             why,
         )
     }
 
-    fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64, source: &str) -> Told {
+    fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64, source: &str) -> MetricValue {
         let refused = |name: &str| self.refused[position(name)].as_deref();
         let why = refused(over).or(refused(under)).unwrap_or("nothing ran in the interval");
         let ratio = sums.counts[position(over)].zip(sums.counts[position(under)]).filter(|(_, under)| *under > 0.0);
-        Told::of(ratio.map(|(over, under)| over / under * scale), source, why)
+        MetricValue::of(ratio.map(|(over, under)| over / under * scale), source, why)
     }
 }
 
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(of(Some(false)).local_share(&sums).value(), Some(0.8));
         assert_eq!(of(None).local_share(&sums).value(), None);
         let none = Counters::none("no counters in this virtual machine");
-        assert_eq!(none.ipc(&Sums::default()), Told::Missing("no counters in this virtual machine".into()));
+        assert_eq!(none.ipc(&Sums::default()), MetricValue::Missing("no counters in this virtual machine".into()));
     }
 
     #[test]

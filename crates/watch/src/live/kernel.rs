@@ -4,9 +4,9 @@
 use numapilot_kernel::cpu_time;
 use numapilot_machine::Machine;
 
+use crate::figures::MetricValue;
 use crate::figures::NodeFigures;
 use crate::figures::NumaStat;
-use crate::figures::Told;
 use crate::root::Root;
 use crate::root::number;
 
@@ -107,17 +107,17 @@ impl KernelReading {
 
     /// Share of NUMA hinting faults that found their page on the faulting CPU's node: an estimate of the local access ratio.
     #[must_use]
-    pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> Told {
+    pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> MetricValue {
         let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
         match (since(1), since(2), balancing) {
             (Some(all), Some(local), _) if all > 0 => {
-                Told::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
+                MetricValue::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
             }
             (_, _, Some(0)) => {
-                Told::Missing("the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1`)".into())
+                MetricValue::Missing("the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1`)".into())
             }
-            (_, _, None) => Told::Missing("this kernel has no NUMA balancing".into()),
-            _ => Told::Missing("NUMA balancing took no hinting faults in the interval".into()),
+            (_, _, None) => MetricValue::Missing("this kernel has no NUMA balancing".into()),
+            _ => MetricValue::Missing("NUMA balancing took no hinting faults in the interval".into()),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         let nodes = reading.nodes_since(&reading, &tree.machine());
         assert_eq!((nodes.len(), nodes[0].memory_bytes, nodes[0].busy_cpus), (1, 1_024_000, None));
         assert!(
-            matches!(reading.hinted_local_share(&reading, None), Told::Missing(why) if why.contains("no NUMA balancing"))
+            matches!(reading.hinted_local_share(&reading, None), MetricValue::Missing(why) if why.contains("no NUMA balancing"))
         );
     }
 }

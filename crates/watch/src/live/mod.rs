@@ -19,8 +19,8 @@ pub use processes::ScanCost;
 
 use crate::figures::Interval;
 use crate::figures::Metric;
-use crate::figures::Seven;
-use crate::figures::Told;
+use crate::figures::MetricValue;
+use crate::figures::NumaMetrics;
 use crate::root::Root;
 use counters::Counters;
 use counters::CountersReading;
@@ -192,21 +192,23 @@ impl Live {
         interval.notes.extend(self.confinement.iter().filter(|_| self.is_system).cloned());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         interval.notes.extend(self.no_samples.iter().map(|why| format!("Nothing is sampled: {why}.")));
-        interval.seven = self.seven(before, now, &sums);
+        interval.metrics = self.metrics(before, now, &sums);
         interval
     }
 
-    fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<usize>) -> Told {
+    fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<usize>) -> MetricValue {
         let of = |sampler: &Sampler| sampler.local_share(&before.samples, &now.samples, node);
         self.sampler.as_ref().map(of).unwrap_or_default()
     }
 
-    fn seven(&self, before: &Moment, now: &Moment, sums: &counters::Sums) -> Seven {
-        let mut seven = Seven::default();
+    fn metrics(&self, before: &Moment, now: &Moment, sums: &counters::Sums) -> NumaMetrics {
+        let mut metrics = NumaMetrics::default();
         // What counts the whole machine says nothing of a part of its processes.
-        let whole = |told: &dyn Fn() -> Told| match self.is_system {
+        let whole = |told: &dyn Fn() -> MetricValue| match self.is_system {
             true => told(),
-            false => Told::Missing("what the kernel and resctrl tell is of the whole machine (`--system`)".to_owned()),
+            false => {
+                MetricValue::Missing("what the kernel and resctrl tell is of the whole machine (`--system`)".to_owned())
+            }
         };
         let local = self.counters.local_share(sums);
         let local = local.or(|| whole(&|| self.resctrl.local_share(&before.resctrl, &now.resctrl, None)));
@@ -215,14 +217,14 @@ impl Live {
         let local = if is_of_accesses { local.or(|| self.sampled_share(before, now, None)) } else { local };
         let local = local.or(|| whole(&|| now.kernel.hinted_local_share(&before.kernel, self.balancing)));
         let local = if is_of_accesses { local } else { local.or(|| self.sampled_share(before, now, None)) };
-        seven.set(Metric::LocalShare, local);
+        metrics.set(Metric::LocalShare, local);
         let latency = self.sampler.as_ref().and_then(|sampler| sampler.latency(&before.samples, &now.samples));
-        seven.set(Metric::Latency, latency.unwrap_or_else(|| Told::Missing(self.no_latency.clone())));
-        seven.set(Metric::ControllerImbalance, self.uncore.imbalance(&before.uncore, &now.uncore));
-        seven.set(Metric::LinkUsage, Told::Missing(self.no_links.clone()));
-        seven.set(Metric::LinkImbalance, Told::Missing(self.no_links.clone()));
-        seven.set(Metric::L3Mpki, self.counters.l3_mpki(sums));
-        seven.set(Metric::Ipc, self.counters.ipc(sums));
-        seven
+        metrics.set(Metric::Latency, latency.unwrap_or_else(|| MetricValue::Missing(self.no_latency.clone())));
+        metrics.set(Metric::ControllerImbalance, self.uncore.imbalance(&before.uncore, &now.uncore));
+        metrics.set(Metric::LinkUsage, MetricValue::Missing(self.no_links.clone()));
+        metrics.set(Metric::LinkImbalance, MetricValue::Missing(self.no_links.clone()));
+        metrics.set(Metric::L3Mpki, self.counters.l3_mpki(sums));
+        metrics.set(Metric::Ipc, self.counters.ipc(sums));
+        metrics
     }
 }

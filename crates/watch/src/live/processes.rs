@@ -20,8 +20,8 @@ use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
+use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
-use crate::figures::Told;
 use crate::root::Root;
 use crate::root::number;
 use crate::task_stat::TaskStat;
@@ -234,7 +234,7 @@ impl Processes {
             resident_bytes: known.resident_pages * page,
             node: machine.node_of_cpu(CpuId(known.cpu)),
             faults_per_s: known.faults_per_s,
-            local_share: Told::Missing(String::new()),
+            local_share: MetricValue::Missing(String::new()),
             ..ProcessFigures::default()
         };
         self.known.iter().map(of).collect()

@@ -5,7 +5,7 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
-use crate::figures::Told;
+use crate::figures::MetricValue;
 use crate::root::Root;
 
 const DATA: &str = "sys/fs/resctrl/mon_data";
@@ -65,9 +65,9 @@ impl Resctrl {
 
     /// Local access ratio between two readings, of all CPUs or of those of a node.
     #[must_use]
-    pub fn local_share(&self, before: &ResctrlReading, now: &ResctrlReading, node: Option<NodeId>) -> Told {
+    pub fn local_share(&self, before: &ResctrlReading, now: &ResctrlReading, node: Option<NodeId>) -> MetricValue {
         if !self.because.is_empty() {
-            return Told::Missing(self.because.clone());
+            return MetricValue::Missing(self.because.clone());
         }
         let (mut local, mut all) = (0, 0);
         for ((domain, before), now) in self.domains.iter().zip(&before.0).zip(&now.0) {
@@ -78,7 +78,7 @@ impl Resctrl {
             }
         }
         let share = (all > 0).then(|| local as f64 / all as f64);
-        Told::of(share, SOURCE, "resctrl saw no memory traffic in the interval")
+        MetricValue::of(share, SOURCE, "resctrl saw no memory traffic in the interval")
     }
 }
 
@@ -126,8 +126,8 @@ mod tests {
             let resctrl = Resctrl::find(&tree.root(), &tree.machine());
             let empty = ResctrlReading::default();
             match resctrl.local_share(&empty, &empty, None) {
-                Told::Missing(why) => why,
-                Told::Value { .. } => panic!("a value of nothing"),
+                MetricValue::Missing(why) => why,
+                MetricValue::Value { .. } => panic!("a value of nothing"),
             }
         };
         assert!(why(&tree).contains("offers no"));

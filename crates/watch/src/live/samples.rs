@@ -9,14 +9,14 @@ use std::collections::HashSet;
 
 use numapilot_machine::Machine;
 use numapilot_sources::SourceError;
-use numapilot_sources::live::glimpse::Glimpse;
-use numapilot_sources::live::glimpse::Kind;
-use numapilot_sources::live::glimpse::Seen;
+use numapilot_sources::live::live_sampler::Kind;
+use numapilot_sources::live::live_sampler::LiveSampler;
+use numapilot_sources::live::live_sampler::Seen;
 use numapilot_sources::live::open::Scope;
 
+use crate::figures::MetricValue;
 use crate::figures::Sampled;
 use crate::figures::SampledNode;
-use crate::figures::Told;
 use crate::heat::Heat;
 
 /// Pages that are remembered as seen; of more, nothing is known.
@@ -62,7 +62,7 @@ type Shares = HashMap<u32, (f64, f64)>;
 
 /// Opened events, and what they told.
 pub struct Sampler {
-    glimpse: Glimpse,
+    live_sampler: LiveSampler,
     /// Indices of nodes.
     machine: Machine,
     seen: Vec<Seen>,
@@ -78,17 +78,17 @@ impl Sampler {
     /// # Errors
     /// The kernel refuses, with the reason and the remedy.
     pub fn open(scope: &Scope, machine: &Machine, sampling: Sampling) -> Result<Option<Sampler>, SourceError> {
-        let glimpse = match sampling {
+        let live_sampler = match sampling {
             Sampling::Off => None,
-            Sampling::Accesses => Glimpse::of_accesses(scope, machine)?,
-            Sampling::AccessesOrFaults => Some(Glimpse::open(scope, machine)?),
+            Sampling::Accesses => LiveSampler::of_accesses(scope, machine)?,
+            Sampling::AccessesOrFaults => Some(LiveSampler::open(scope, machine)?),
         };
-        Ok(glimpse.map(|glimpse| Sampler::of(glimpse, machine)))
+        Ok(live_sampler.map(|live_sampler| Sampler::of(live_sampler, machine)))
     }
 
-    fn of(glimpse: Glimpse, machine: &Machine) -> Sampler {
+    fn of(live_sampler: LiveSampler, machine: &Machine) -> Sampler {
         Sampler {
-            glimpse,
+            live_sampler,
             machine: machine.clone(),
             seen: Vec::new(),
             tally: SamplesReading {
@@ -104,7 +104,7 @@ impl Sampler {
     /// What is sampled, in a few words.
     #[must_use]
     pub fn source(&self) -> &'static str {
-        match self.glimpse.kind {
+        match self.live_sampler.kind {
             Kind::Accesses => "samples (PMU)",
             Kind::Emulated => "samples (EMULATED PMU)",
             Kind::Faults => "sampled page faults",
@@ -114,7 +114,7 @@ impl Sampler {
     /// Whether faults stand in for accesses.
     #[must_use]
     pub fn is_of_faults(&self) -> bool {
-        self.glimpse.kind == Kind::Faults
+        self.live_sampler.kind == Kind::Faults
     }
 
     /// What must be told with it, in whole sentences.
@@ -123,7 +123,7 @@ impl Sampler {
         let own = self.is_of_faults().then(|| {
             "Page faults are sampled, not accesses: first touches, and uses of pages that the kernel unmapped where it balances NUMA.".to_owned()
         });
-        own.into_iter().chain(self.glimpse.notes.iter().map(|note| format!("{note}."))).collect()
+        own.into_iter().chain(self.live_sampler.notes.iter().map(|note| format!("{note}."))).collect()
     }
 
     /// Remembers pages of this process from now on.
@@ -144,10 +144,10 @@ impl Sampler {
     pub fn look(&mut self) {
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
-        self.glimpse.look(&mut seen);
+        self.live_sampler.look(&mut seen);
         seen.iter().for_each(|one| self.add(one));
         self.seen = seen;
-        self.tally.lost = self.glimpse.lost;
+        self.tally.lost = self.live_sampler.lost;
     }
 
     fn add(&mut self, seen: &Seen) {
@@ -211,25 +211,25 @@ impl Sampler {
 
     /// Local access ratio between two readings, of a node (as an index) or of all.
     #[must_use]
-    pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<usize>) -> Told {
+    pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<usize>) -> MetricValue {
         let sum = now.since(before, node);
         match (sum.telling > 0.0, self.is_of_faults()) {
-            (true, false) => Told::estimate(sum.telling_local / sum.telling, self.source()),
+            (true, false) => MetricValue::estimate(sum.telling_local / sum.telling, self.source()),
             (true, true) => {
                 let source = "sampled page faults on pages seen before (hinting faults; one per page and scan)";
-                Told::estimate(sum.telling_local / sum.telling, source)
+                MetricValue::estimate(sum.telling_local / sum.telling, source)
             }
-            (false, false) => Told::Missing("no memory access was sampled in the interval".to_owned()),
+            (false, false) => MetricValue::Missing("no memory access was sampled in the interval".to_owned()),
             // Nothing that is worth a word: what better sources say of themselves is.
-            (false, true) => Told::default(),
+            (false, true) => MetricValue::default(),
         }
     }
 
     /// Mean latency of memory accesses between two readings.
     #[must_use]
-    pub fn latency(&self, before: &SamplesReading, now: &SamplesReading) -> Option<Told> {
+    pub fn latency(&self, before: &SamplesReading, now: &SamplesReading) -> Option<MetricValue> {
         let sum = now.since(before, None);
-        (sum.timed > 0.0).then(|| Told::estimate(sum.latency / sum.timed, self.source()))
+        (sum.timed > 0.0).then(|| MetricValue::estimate(sum.latency / sum.timed, self.source()))
     }
 
     /// Rates of a node between two readings.
@@ -332,7 +332,7 @@ mod tests {
         for seen in [sample(1, 0, Some(0)), sample(2, 0, Some(0)), sample(3, 1, None)] {
             sampler.add(&seen);
         }
-        assert_eq!(sampler.local_share(&before, &sampler.tally, None), Told::default());
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None), MetricValue::default());
         for seen in [sample(1, 1, Some(0)), sample(2, 0, Some(0)), sample(2, 1, Some(0)), sample(1, 1, Some(0))] {
             sampler.add(&seen);
         }

@@ -11,7 +11,7 @@ use numapilot_perf::pmu::Pmu;
 
 use super::counters;
 use super::counters::Raw;
-use crate::figures::Told;
+use crate::figures::MetricValue;
 use crate::figures::imbalance;
 use crate::root::Root;
 
@@ -88,25 +88,25 @@ impl Uncore {
 
     /// Controller imbalance.
     #[must_use]
-    pub fn imbalance(&self, before: &UncoreReading, now: &UncoreReading) -> Told {
+    pub fn imbalance(&self, before: &UncoreReading, now: &UncoreReading) -> MetricValue {
         if self.open.is_empty() {
-            return Told::Missing(self.because.clone());
+            return MetricValue::Missing(self.because.clone());
         }
-        Told::of(imbalance(&self.served(before, now)), SOURCE, "the controllers were idle")
+        MetricValue::of(imbalance(&self.served(before, now)), SOURCE, "the controllers were idle")
     }
 
     /// Bytes per second that a node's controllers served; `node` as an index.
     #[must_use]
-    pub fn bytes_per_s(&self, before: &UncoreReading, now: &UncoreReading, node: usize, seconds: f64) -> Told {
+    pub fn bytes_per_s(&self, before: &UncoreReading, now: &UncoreReading, node: usize, seconds: f64) -> MetricValue {
         if self.open.is_empty() {
-            return Told::Missing(self.because.clone());
+            return MetricValue::Missing(self.because.clone());
         }
         let of_node = |controller: &usize| self.nodes[*controller] == Some(node);
         let served = self.served(before, now);
         let controllers: Vec<usize> = (0..self.nodes.len()).filter(of_node).collect();
         let bytes: f64 = controllers.iter().map(|controller| served[*controller]).sum();
         let known = (!controllers.is_empty() && seconds > 0.0).then(|| bytes / seconds);
-        Told::of(known, SOURCE, "the counters tell packages apart, not the nodes within one")
+        MetricValue::of(known, SOURCE, "the counters tell packages apart, not the nodes within one")
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let uncore = Uncore::open(&tree.root(), &tree.machine());
         let nothing = UncoreReading::default();
         assert!(
-            matches!(uncore.imbalance(&nothing, &nothing), Told::Missing(why) if why.contains("no PMU of memory controllers"))
+            matches!(uncore.imbalance(&nothing, &nothing), MetricValue::Missing(why) if why.contains("no PMU of memory controllers"))
         );
         assert!(why_no_links(&tree.root()).contains("no PMU of links"));
     }

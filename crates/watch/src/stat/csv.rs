@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::Stat;
 use crate::figures::Metric;
+use crate::figures::MetricValue;
 use crate::figures::NumaStat;
-use crate::figures::Told;
 use crate::maps::NUMASTAT_KINDS;
 use crate::maps::quoted;
 
@@ -23,7 +23,7 @@ pub fn csv(stat: &Stat) -> String {
     let source = if interval.simulated.is_some() { "simulated" } else { "kernel" };
     let mut lines = Lines { time, source, out: String::new() };
     for metric in Metric::ALL {
-        lines.told("all", "", metric.name(), interval.seven.get(metric));
+        lines.told("all", "", metric.name(), interval.metrics.get(metric));
     }
     for event in &interval.events {
         lines.told("event", "", event.name, &event.count);
@@ -47,10 +47,15 @@ pub fn csv(stat: &Stat) -> String {
         if let (Some(of), Some(sampled)) = (node.sampled, &interval.sampled) {
             let rates = [("local", of.local_per_s), ("remote", of.remote_per_s), ("unknown", of.unknown_per_s)];
             for (name, rate) in rates {
-                lines.told("node", &id, &format!("sampled_{name}_per_s"), &Told::estimate(rate, &sampled.source));
+                lines.told(
+                    "node",
+                    &id,
+                    &format!("sampled_{name}_per_s"),
+                    &MetricValue::estimate(rate, &sampled.source),
+                );
             }
             if let Some(cycles) = of.latency_cycles {
-                lines.told("node", &id, "sampled_latency_cycles", &Told::estimate(cycles, &sampled.source));
+                lines.told("node", &id, "sampled_latency_cycles", &MetricValue::estimate(cycles, &sampled.source));
             }
         }
         if interval.simulated.is_none() {
@@ -93,13 +98,13 @@ impl Lines {
         let _ = writeln!(self.out, "{},{scope},{},{name},{value},{},0,", self.time, quoted(id), self.source);
     }
 
-    fn told(&mut self, scope: &str, id: &str, name: &str, told: &Told) {
+    fn told(&mut self, scope: &str, id: &str, name: &str, told: &MetricValue) {
         let lead = format!("{},{scope},{},{name}", self.time, quoted(id));
         let _ = match told {
-            Told::Value { value, source, is_estimate } => {
+            MetricValue::Value { value, source, is_estimate } => {
                 writeln!(self.out, "{lead},{value},{},{},", quoted(source), u8::from(*is_estimate))
             }
-            Told::Missing(why) => writeln!(self.out, "{lead},,,,{}", quoted(why)),
+            MetricValue::Missing(why) => writeln!(self.out, "{lead},,,,{}", quoted(why)),
         };
     }
 }

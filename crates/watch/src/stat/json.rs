@@ -17,7 +17,7 @@ use crate::maps::NUMASTAT_KINDS;
 pub fn json(stat: &Stat) -> Value {
     let interval = &stat.interval;
     let metrics: Map<String, Value> =
-        Metric::ALL.iter().map(|metric| (metric.name().to_owned(), interval.seven.get(*metric).json())).collect();
+        Metric::ALL.iter().map(|metric| (metric.name().to_owned(), interval.metrics.get(*metric).json())).collect();
     let events: Map<String, Value> = interval
         .events
         .iter()

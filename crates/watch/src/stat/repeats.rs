@@ -26,7 +26,7 @@ impl Repeats {
         let mut put = |place: usize, name, value: f64| self.figures.entry((place, name)).or_default().push(value);
         put(0, "seconds", stat.interval.seconds());
         for (place, metric) in Metric::ALL.iter().enumerate() {
-            if let Some(value) = stat.interval.seven.get(*metric).value() {
+            if let Some(value) = stat.interval.metrics.get(*metric).value() {
                 put(1 + place, metric.name(), value);
             }
         }

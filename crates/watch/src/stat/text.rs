@@ -8,8 +8,8 @@ use numapilot_report::units;
 use super::Stat;
 use crate::figures::Interval;
 use crate::figures::Metric;
+use crate::figures::MetricValue;
 use crate::figures::NumaStat;
-use crate::figures::Told;
 use crate::maps::MemoryMap;
 use crate::maps::NUMASTAT_KINDS;
 
@@ -80,12 +80,12 @@ fn metrics(interval: &Interval, look: Look) -> String {
     let mut out = String::new();
     for metric in Metric::ALL {
         let lead = format!("{:<width$}  ", metric.title());
-        match interval.seven.get(metric) {
-            Told::Value { value, source, is_estimate } => {
+        match interval.metrics.get(metric) {
+            MetricValue::Value { value, source, is_estimate } => {
                 let kind = if *is_estimate { "estimate, " } else { "" };
                 let _ = writeln!(out, "{lead}{:<14}{}", metric.format(*value), look.faint(&format!("{kind}{source}")));
             }
-            Told::Missing(why) => {
+            MetricValue::Missing(why) => {
                 let lines = wrap(&format!("not available here, because {why}"), look.width.saturating_sub(width + 2));
                 for (index, line) in lines.iter().enumerate() {
                     let lead = if index == 0 { lead.clone() } else { " ".repeat(width + 2) };
@@ -102,7 +102,7 @@ fn nodes(interval: &Interval, look: Look) -> String {
     for title in ["CPUs", "busy", "memory", "free", "local", "IPC", "L3 MPKI", "controller", "load"] {
         table = table.column(title, Align::Right);
     }
-    let told = |told: &Told, format: &dyn Fn(f64) -> String| told.value().map_or("-".to_owned(), format);
+    let told = |told: &MetricValue, format: &dyn Fn(f64) -> String| told.value().map_or("-".to_owned(), format);
     for node in &interval.nodes {
         table.row([
             node.node.to_string(),
@@ -246,7 +246,7 @@ pub fn brief_heading(interval: &Interval, look: Look) -> String {
         None => String::new(),
     };
     for metric in Metric::ALL {
-        if let Told::Missing(why) = interval.seven.get(metric) {
+        if let MetricValue::Missing(why) = interval.metrics.get(metric) {
             let line = format!("{}: not available here, because {why}", metric.title());
             wrap(&line, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
         }
@@ -261,7 +261,7 @@ pub fn brief_heading(interval: &Interval, look: Look) -> String {
 /// An interval in one line.
 #[must_use]
 pub fn brief(interval: &Interval) -> String {
-    let of = |metric: Metric| interval.seven.get(metric).value().map_or("-".to_owned(), |value| metric.format(value));
+    let of = |metric: Metric| interval.metrics.get(metric).value().map_or("-".to_owned(), |value| metric.format(value));
     let faults: f64 =
         interval.events.iter().filter(|event| event.name.ends_with("-faults")).filter_map(|e| e.count.value()).sum();
     format!(

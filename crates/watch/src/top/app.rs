@@ -183,7 +183,7 @@ impl App {
 
     /// Takes a frame in.
     pub fn update(&mut self, frame: Frame) {
-        let metrics = Metric::ALL.map(|metric| frame.interval.seven.get(metric).value());
+        let metrics = Metric::ALL.map(|metric| frame.interval.metrics.get(metric).value());
         push(&mut self.history, metrics);
         for (history, node) in self.node_history.iter_mut().zip(&frame.interval.nodes) {
             let busy = node.busy_cpus.map(|busy| busy / node.cpus.max(1) as f64);

@@ -22,7 +22,7 @@ use super::style::Palette;
 use super::style::sparkline;
 use super::table;
 use crate::figures::Metric;
-use crate::figures::Told;
+use crate::figures::MetricValue;
 
 const HELP: &[(&str, &str)] = &[
     ("1 2 3, Tab", "overview, machine, processes"),
@@ -112,11 +112,11 @@ fn metrics(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         if row.y >= area.bottom() {
             continue;
         }
-        let told = app.frame.interval.seven.get(metric);
+        let told = app.frame.interval.metrics.get(metric);
         let title = if metric == Metric::L3Mpki { "L3 misses/1,000 instr." } else { metric.title() };
         let mut spans = vec![Span::raw(format!("{title:<TITLE$}"))];
         match told {
-            Told::Value { value, is_estimate, .. } => {
+            MetricValue::Value { value, is_estimate, .. } => {
                 let style = match metric {
                     Metric::LocalShare => palette.local(*value),
                     Metric::LinkUsage | Metric::ControllerImbalance | Metric::LinkImbalance => palette.load(*value),
@@ -133,7 +133,7 @@ fn metrics(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
                 spans.push(Span::styled(sparkline(&values, width, most), palette.faint()));
             }
             // A reason cut short tells nothing: the machine's view has them in full.
-            Told::Missing(_) => spans.push(Span::styled("not told here (2: why)", palette.faint())),
+            MetricValue::Missing(_) => spans.push(Span::styled("not told here (2: why)", palette.faint())),
         }
         Line::from(spans).render(row, buffer);
     }
@@ -144,10 +144,10 @@ fn sources(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
     let width = usize::from(area.width);
     for metric in Metric::ALL {
-        let words = match app.frame.interval.seven.get(metric) {
-            Told::Value { source, is_estimate: true, .. } => format!("{}: estimate, {source}", metric.title()),
-            Told::Value { source, .. } => format!("{}: {source}", metric.title()),
-            Told::Missing(why) => format!("{}: not available here, because {why}", metric.title()),
+        let words = match app.frame.interval.metrics.get(metric) {
+            MetricValue::Value { source, is_estimate: true, .. } => format!("{}: estimate, {source}", metric.title()),
+            MetricValue::Value { source, .. } => format!("{}: {source}", metric.title()),
+            MetricValue::Missing(why) => format!("{}: not available here, because {why}", metric.title()),
         };
         lines.extend(wrap(&clean(&words), width));
     }

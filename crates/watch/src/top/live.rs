@@ -13,8 +13,8 @@ use numapilot_machine::Machine;
 
 use super::Source;
 use super::memory::Memory;
+use crate::figures::MetricValue;
 use crate::figures::ThreadFigures;
-use crate::figures::Told;
 use crate::live::Live;
 use crate::live::Processes;
 use crate::replay::Frame;
@@ -104,7 +104,7 @@ impl Source for LiveSource {
             let (source, shares) = (sampler.source(), sampler.take_processes());
             for process in &mut frame.interval.processes {
                 if let Some(share) = shares.get(&process.pid) {
-                    process.local_share = Told::estimate(*share, source);
+                    process.local_share = MetricValue::estimate(*share, source);
                 }
             }
         }

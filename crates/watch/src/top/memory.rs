@@ -10,6 +10,8 @@ use numapilot_machine::NodeId;
 use numapilot_report::units;
 use numapilot_sources::live::open::Scope;
 
+use crate::evidence::EvidenceProviders;
+use crate::evidence::balancing::Balanced;
 use crate::figures::AreaFigures;
 use crate::figures::MemoryView;
 use crate::heat::Heat;
@@ -21,8 +23,6 @@ use crate::maps::Key;
 use crate::maps::MemoryMap;
 use crate::maps::Object;
 use crate::maps::Reader;
-use crate::witness::Witnesses;
-use crate::witness::balancing::Balanced;
 
 /// Reading a process's mappings may take one part in so many of the time.
 const MAPS_SHARE: u32 = 200;
@@ -39,7 +39,7 @@ pub struct Memory {
     due: Instant,
     /// Samples of that process alone, or why there are none; unused where the whole machine's accesses are sampled.
     close: Option<(u32, Result<Sampler, String>)>,
-    witnesses: Witnesses,
+    providers: EvidenceProviders,
     looked_at: Instant,
 }
 
@@ -47,8 +47,8 @@ impl Memory {
     /// Nothing is looked at yet. `socket`: of the loop that may look after processes.
     pub fn new(socket: PathBuf) -> Memory {
         let now = Instant::now();
-        let witnesses = Witnesses::new(socket);
-        Memory { reader: Reader::default(), map: None, due: now, close: None, witnesses, looked_at: now }
+        let providers = EvidenceProviders::new(socket);
+        Memory { reader: Reader::default(), map: None, due: now, close: None, providers, looked_at: now }
     }
 
     /// Nothing is looked at closely any more: events are closed.
@@ -69,16 +69,16 @@ impl Memory {
     /// Every view of a process's memory, the most telling first. `recorders`: processes that may be recording it.
     pub fn views(&mut self, live: &mut Live, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> Vec<MemoryView> {
         let is_live = live.root().is_live();
-        let testimony = if is_live { self.witnesses.of(pid, recorders) } else { Default::default() };
+        let evidence_of_process = if is_live { self.providers.of(pid, recorders) } else { Default::default() };
         let seconds = std::mem::replace(&mut self.looked_at, Instant::now()).elapsed().as_secs_f64();
         self.read_map(live, pid);
         let nodes: Vec<NodeId> = live.machine().nodes().iter().map(|node| node.id).collect();
-        let mut views: Vec<MemoryView> = testimony.recorded.into_iter().collect();
+        let mut views: Vec<MemoryView> = evidence_of_process.recorded.into_iter().collect();
         let map = match &self.map {
             Some((_, Ok(map))) => Some(map),
             _ => None,
         };
-        views.extend(testimony.balanced.zip(map).map(|(balanced, map)| of_loop(&balanced, map, &nodes)));
+        views.extend(evidence_of_process.balanced.zip(map).map(|(balanced, map)| of_loop(&balanced, map, &nodes)));
         let mut notes = Vec::new();
         match (closest(&mut self.close, live, pid, is_live), map) {
             (Ok(sampler), Some(map)) => {

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use numapilot_pilot::event::Action;
-use numapilot_pilot::event::Batch;
-use numapilot_pilot::event::Comparison;
-use numapilot_pilot::event::Event;
-use numapilot_pilot::event::Fate;
-use numapilot_pilot::event::Observation;
-use numapilot_pilot::event::SettingDone;
-use numapilot_pilot::event::Verdict;
+use numapilot_balancer::event::Action;
+use numapilot_balancer::event::Batch;
+use numapilot_balancer::event::Comparison;
+use numapilot_balancer::event::Event;
+use numapilot_balancer::event::Observation;
+use numapilot_balancer::event::PageDecision;
+use numapilot_balancer::event::SettingDone;
+use numapilot_balancer::event::Verdict;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -252,10 +252,12 @@ fn seen(observation: &Observation) -> String {
 
 fn range(batch: &Batch, name: &str) -> String {
     let fate = match &batch.fate {
-        Fate::Move { from, to } => format!("node {} to {to}", from.map_or("?".to_owned(), |from| from.to_string())),
-        Fate::Copy { nodes } => format!("copies on nodes {}", list(nodes)),
-        Fate::Split => "split".to_owned(),
-        Fate::Unmap => "to be seen".to_owned(),
+        PageDecision::Move { from, to } => {
+            format!("node {} to {to}", from.map_or("?".to_owned(), |from| from.to_string()))
+        }
+        PageDecision::Copy { nodes } => format!("copies on nodes {}", list(nodes)),
+        PageDecision::Split => "split".to_owned(),
+        PageDecision::Unmap => "to be seen".to_owned(),
     };
     let seen: Vec<String> = batch
         .seen

@@ -4,7 +4,7 @@ use numapilot_machine::{CpuId, Machine, Node};
 
 use super::super::layout::Point;
 use super::super::words;
-use crate::pen::{Pen, Type, text_width};
+use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::text::{clean, shorten};
 
 /// Width of every card.
@@ -18,7 +18,7 @@ const GROUP_PADDING: f64 = 5.0;
 const GROUP_LABEL: f64 = 13.0;
 const PITCH_MAX: f64 = 30.0;
 
-pub use crate::pen::{FAINT, INK};
+pub use crate::svg_writer::{FAINT, INK};
 pub const CORE: &str = "#5b8fc7";
 pub const MEMORY_FILL: &str = "#e4efe6";
 const MEMORY_INK: &str = "#27593a";
@@ -49,56 +49,56 @@ pub fn height(machine: &Machine) -> f64 {
 }
 
 /// Draws a node centred at a point.
-pub fn draw(pen: &mut Pen, machine: &Machine, node: &Node, centre: Point, height: f64) {
+pub fn draw(writer: &mut SvgWriter, machine: &Machine, node: &Node, centre: Point, height: f64) {
     let (left, top) = (centre.0 - WIDTH / 2.0, centre.1 - height / 2.0);
-    pen.rect((left + 1.5, top + 2.5), (WIDTH, height), 10.0, r##"fill="#000000" fill-opacity="0.07""##);
-    pen.rect((left, top), (WIDTH, height), 10.0, r##"fill="#ffffff" stroke="#c3cad2" stroke-width="1.2""##);
+    writer.rect((left + 1.5, top + 2.5), (WIDTH, height), 10.0, r##"fill="#000000" fill-opacity="0.07""##);
+    writer.rect((left, top), (WIDTH, height), 10.0, r##"fill="#ffffff" stroke="#c3cad2" stroke-width="1.2""##);
     let x = left + PADDING;
-    pen.text((x, top + 24.0), Type::new(16.0, INK).bold(), &format!("Node {}", node.id));
+    writer.text((x, top + 24.0), Type::new(16.0, INK).bold(), &format!("Node {}", node.id));
     let mut side = node.socket.map(|s| format!("socket {s}")).unwrap_or_default();
     if let Some(kind) = words::kind(node) {
         side = kind.to_owned();
     }
-    pen.text((left + WIDTH - PADDING, top + 24.0), Type::new(12.0, FAINT).anchored("end"), &side);
+    writer.text((left + WIDTH - PADDING, top + 24.0), Type::new(12.0, FAINT).anchored("end"), &side);
     let groups = groups(machine, node);
     if node.has_cpus() {
         let cores = words::cores(machine, node).len();
         let list =
             format!("CPUs {} · {}", words::cpu_list(node.cpus.iter().copied()), words::plural(cores, "core", "cores"));
-        pen.text((x, top + 41.0), Type::new(11.0, FAINT), &shorten(&list, 36));
-        draw_groups(pen, &groups, (x, top + HEADER));
+        writer.text((x, top + 41.0), Type::new(11.0, FAINT), &shorten(&list, 36));
+        draw_groups(writer, &groups, (x, top + HEADER));
     } else {
         let middle = (centre.0, top + HEADER + (height - HEADER - MEMORY - PADDING) / 2.0);
-        pen.text(middle, Type::new(12.0, FAINT).anchored("middle"), "no CPUs: only pages live here");
+        writer.text(middle, Type::new(12.0, FAINT).anchored("middle"), "no CPUs: only pages live here");
     }
     let memory_top = top + height - MEMORY - 10.0;
     let caches: Vec<String> = words::caches(machine, node).into_iter().filter(|c| c.contains("per core")).collect();
     if !caches.is_empty() {
         let line = format!("{} per core", caches.join(", ").replace(" per core", ""));
-        pen.text((x, memory_top - 7.0), Type::new(10.5, FAINT), &shorten(&line, 40));
+        writer.text((x, memory_top - 7.0), Type::new(10.5, FAINT), &shorten(&line, 40));
     }
-    draw_memory(pen, node, (x, memory_top));
+    draw_memory(writer, node, (x, memory_top));
 }
 
-fn draw_memory(pen: &mut Pen, node: &Node, at: Point) {
+fn draw_memory(writer: &mut SvgWriter, node: &Node, at: Point) {
     let size = (WIDTH - 2.0 * PADDING, MEMORY);
     if !node.has_memory() {
-        pen.rect(at, size, 6.0, r##"fill="none" stroke="#c3cad2" stroke-dasharray="4 3""##);
-        pen.text((at.0 + size.0 / 2.0, at.1 + 27.0), Type::new(12.0, FAINT).anchored("middle"), "no memory");
+        writer.rect(at, size, 6.0, r##"fill="none" stroke="#c3cad2" stroke-dasharray="4 3""##);
+        writer.text((at.0 + size.0 / 2.0, at.1 + 27.0), Type::new(12.0, FAINT).anchored("middle"), "no memory");
         return;
     }
-    pen.rect(at, size, 6.0, &format!(r##"fill="{MEMORY_FILL}" stroke="#a9c9b1""##));
-    pen.text((at.0 + 10.0, at.1 + 19.0), Type::new(13.0, MEMORY_INK).bold(), &words::size(node.memory_bytes));
+    writer.rect(at, size, 6.0, &format!(r##"fill="{MEMORY_FILL}" stroke="#a9c9b1""##));
+    writer.text((at.0 + 10.0, at.1 + 19.0), Type::new(13.0, MEMORY_INK).bold(), &words::size(node.memory_bytes));
     if let Some(bandwidth) = node.memory_bandwidth_bytes_per_s {
         let right = at.0 + size.0 - 10.0;
-        pen.text((right, at.1 + 19.0), Type::new(13.0, MEMORY_INK).anchored("end"), &words::rate(bandwidth));
+        writer.text((right, at.1 + 19.0), Type::new(13.0, MEMORY_INK).anchored("end"), &words::rate(bandwidth));
     }
     let below = match (&node.memory_kind, node.free_bytes) {
         (Some(kind), _) => clean(kind),
         (None, Some(free)) => format!("{} free", words::size(free)),
         (None, None) => "memory".to_owned(),
     };
-    pen.text((at.0 + 10.0, at.1 + 36.0), Type::new(11.0, MEMORY_INK), &shorten(&below, 32));
+    writer.text((at.0 + 10.0, at.1 + 36.0), Type::new(11.0, MEMORY_INK), &shorten(&below, 32));
 }
 
 fn groups(machine: &Machine, node: &Node) -> Vec<Group> {
@@ -163,29 +163,29 @@ fn groups_height(groups: &[Group]) -> f64 {
     groups.len().div_ceil(columns(groups)) as f64 * (tallest + GROUP_GAP)
 }
 
-fn draw_groups(pen: &mut Pen, groups: &[Group], at: Point) {
+fn draw_groups(writer: &mut SvgWriter, groups: &[Group], at: Point) {
     let width = group_width(groups);
     let grouped = groups.len() > 2;
     let tallest = groups.iter().map(|g| group_height(g, width, grouped)).fold(0.0, f64::max);
     for (index, group) in groups.iter().enumerate() {
         let left = at.0 + (index % columns(groups)) as f64 * (width + GROUP_GAP);
         let top = at.1 + (index / columns(groups)) as f64 * (tallest + GROUP_GAP);
-        pen.rect((left, top), (width, tallest), 5.0, r##"fill="#f0f3f7" stroke="#d7dde4""##);
+        writer.rect((left, top), (width, tallest), 5.0, r##"fill="#f0f3f7" stroke="#d7dde4""##);
         let grid = grid(group.cells.len(), width, grouped);
         let start = left + (width - grid.columns as f64 * grid.pitch) / 2.0;
         for (i, cell) in group.cells.iter().enumerate() {
             let x = start + (i % grid.columns) as f64 * grid.pitch;
             let y = top + GROUP_PADDING + (i / grid.columns) as f64 * grid.pitch;
-            draw_cell(pen, cell, (x, y), grid.pitch);
+            draw_cell(writer, cell, (x, y), grid.pitch);
         }
         if let Some(label) = &group.label {
             let size = if text_width(label, 10.0) > width { 8.5 } else { 10.0 };
-            pen.text((left + width / 2.0, top + tallest - 5.0), Type::new(size, FAINT).anchored("middle"), label);
+            writer.text((left + width / 2.0, top + tallest - 5.0), Type::new(size, FAINT).anchored("middle"), label);
         }
     }
 }
 
-fn draw_cell(pen: &mut Pen, cell: &Cell, at: Point, pitch: f64) {
+fn draw_cell(writer: &mut SvgWriter, cell: &Cell, at: Point, pitch: f64) {
     let gap = if pitch > 18.0 { 4.0 } else { 2.0 };
     let side = pitch - gap;
     let corner = (at.0 + gap / 2.0, at.1 + gap / 2.0);
@@ -194,14 +194,14 @@ fn draw_cell(pen: &mut Pen, cell: &Cell, at: Point, pitch: f64) {
     } else {
         r##"fill="#ffffff" stroke="#9aa4af" stroke-dasharray="2 1.5""##.to_owned()
     };
-    pen.rect(corner, (side, side), if side > 14.0 { 3.0 } else { 1.5 }, &style);
+    writer.rect(corner, (side, side), if side > 14.0 { 3.0 } else { 1.5 }, &style);
     for thread in 1..cell.threads {
         let x = corner.0 + side * thread as f64 / cell.threads as f64;
-        pen.line((x, corner.1), (x, corner.1 + side), r##"stroke="#f0f3f7" stroke-width="1""##);
+        writer.line((x, corner.1), (x, corner.1 + side), r##"stroke="#f0f3f7" stroke-width="1""##);
     }
     if side >= 17.0 && cell.threads == 1 {
         let colour = if cell.online { "#ffffff" } else { FAINT };
-        pen.text(
+        writer.text(
             (corner.0 + side / 2.0, corner.1 + side / 2.0 + 3.5),
             Type::new(10.0, colour).anchored("middle"),
             &cell.first.to_string(),

@@ -10,7 +10,7 @@ use self::card::{CORE, FAINT, INK};
 use self::wires::{Kind, ROUTER, Scene};
 use super::layout::{Point, Sizes, layout};
 use super::words;
-use crate::pen::{Pen, Type, text_width};
+use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::text::{clean, shorten};
 
 const MARGIN: f64 = 44.0;
@@ -35,73 +35,74 @@ pub fn svg(machine: &Machine) -> String {
     let height = TITLE + layout.height + 36.0 + footer + MARGIN;
     let origin = ((width - layout.width) / 2.0, TITLE);
 
-    let mut pen = Pen::new(width, height, &format!("{}: nodes, caches, memory and links", clean(machine.name())));
-    title(&mut pen, machine, width);
+    let mut writer =
+        SvgWriter::new(width, height, &format!("{}: nodes, caches, memory and links", clean(machine.name())));
+    title(&mut writer, machine, width);
     let scene = Scene { machine, layout: &layout, origin, card };
-    wires::draw(&mut pen, &scene);
+    wires::draw(&mut writer, &scene);
     for node in machine.nodes() {
-        card::draw(&mut pen, machine, node, scene.at(Endpoint::Node(node.id)), card.1);
+        card::draw(&mut writer, machine, node, scene.at(Endpoint::Node(node.id)), card.1);
     }
-    routers(&mut pen, &scene);
+    routers(&mut writer, &scene);
     let top = TITLE + layout.height + 36.0;
-    table::draw(&mut pen, machine, (MARGIN, top));
+    table::draw(&mut writer, machine, (MARGIN, top));
     let legend_at = if beside { (width - MARGIN - legend.0, top) } else { (MARGIN, top + table.1 + 24.0) };
-    draw_legend(&mut pen, machine, &kinds, legend_at);
-    pen.finish()
+    draw_legend(&mut writer, machine, &kinds, legend_at);
+    writer.finish()
 }
 
-fn title(pen: &mut Pen, machine: &Machine, width: f64) {
+fn title(writer: &mut SvgWriter, machine: &Machine, width: f64) {
     let room = width - 2.0 * MARGIN;
     let fit = |text: &str, size: f64| shorten(text, (room / (size * 0.5)) as usize);
-    pen.text((MARGIN, 38.0), Type::new(22.0, INK).bold(), &fit(&clean(machine.name()), 22.0));
+    writer.text((MARGIN, 38.0), Type::new(22.0, INK).bold(), &fit(&clean(machine.name()), 22.0));
     let name_width = text_width(machine.name(), 25.0) + 14.0;
     let cpu = machine.cpu_model().map(clean).unwrap_or_default();
     let cpu = shorten(&cpu, ((room - name_width) / 8.0).max(0.0) as usize);
-    pen.text((MARGIN + name_width, 38.0), Type::new(14.0, FAINT), &cpu);
-    pen.text((MARGIN, 61.0), Type::new(13.0, FAINT), &fit(&words::totals(machine).join(" · "), 13.0));
+    writer.text((MARGIN + name_width, 38.0), Type::new(14.0, FAINT), &cpu);
+    writer.text((MARGIN, 61.0), Type::new(13.0, FAINT), &fit(&words::totals(machine).join(" · "), 13.0));
 }
 
-fn routers(pen: &mut Pen, scene: &Scene<'_>) {
+fn routers(writer: &mut SvgWriter, scene: &Scene<'_>) {
     for (index, router) in scene.machine.routers().iter().enumerate() {
         let centre = scene.at(Endpoint::Router(RouterId(index as u16)));
         let corner: Point = (centre.0 - ROUTER.0 / 2.0, centre.1 - ROUTER.1 / 2.0);
-        pen.rect(corner, ROUTER, ROUTER.1 / 2.0, r##"fill="#f5ead8" stroke="#d3bd97" stroke-width="1.2""##);
+        writer.rect(corner, ROUTER, ROUTER.1 / 2.0, r##"fill="#f5ead8" stroke="#d3bd97" stroke-width="1.2""##);
         let words = shorten(&clean(&router.name), 15);
-        pen.text((centre.0, centre.1 + 4.0), Type::new(12.0, "#6b5020").anchored("middle"), &words);
+        writer.text((centre.0, centre.1 + 4.0), Type::new(12.0, "#6b5020").anchored("middle"), &words);
     }
 }
 
-fn draw_legend(pen: &mut Pen, machine: &Machine, kinds: &[Kind], at: Point) {
+fn draw_legend(writer: &mut SvgWriter, machine: &Machine, kinds: &[Kind], at: Point) {
     let words = Type::new(12.0, INK);
     let mut y = at.1 + 12.0;
     for kind in kinds {
-        pen.line((at.0, y - 4.0), (at.0 + 26.0, y - 4.0), &format!(r#"stroke="{}" stroke-width="3""#, kind.colour));
-        pen.text((at.0 + 36.0, y), words, &shorten(&kind.words, 50));
+        writer.line((at.0, y - 4.0), (at.0 + 26.0, y - 4.0), &format!(r#"stroke="{}" stroke-width="3""#, kind.colour));
+        writer.text((at.0 + 36.0, y), words, &shorten(&kind.words, 50));
         y += LEGEND_LINE;
     }
-    pen.rect((at.0 + 6.0, y - 11.0), (14.0, 14.0), 2.0, &format!(r#"fill="{CORE}""#));
+    writer.rect((at.0 + 6.0, y - 11.0), (14.0, 14.0), 2.0, &format!(r#"fill="{CORE}""#));
     let threads = machine.cpus().iter().map(|c| c.siblings.len()).max().unwrap_or(1);
     if threads > 1 {
-        pen.line((at.0 + 13.0, y - 11.0), (at.0 + 13.0, y + 3.0), r##"stroke="#ffffff" stroke-width="1""##);
+        writer.line((at.0 + 13.0, y - 11.0), (at.0 + 13.0, y + 3.0), r##"stroke="#ffffff" stroke-width="1""##);
     }
-    pen.text(
+    writer.text(
         (at.0 + 36.0, y),
         words,
         &if threads > 1 { format!("core with {threads} hardware threads") } else { "core".to_owned() },
     );
     y += LEGEND_LINE;
     if machine.cpus().iter().any(|c| !c.online) {
-        pen.rect(
+        writer.rect(
             (at.0 + 6.0, y - 11.0),
             (14.0, 14.0),
             2.0,
             r##"fill="#ffffff" stroke="#9aa4af" stroke-dasharray="2 1.5""##,
         );
-        pen.text((at.0 + 36.0, y), words, "offline CPU");
+        writer.text((at.0 + 36.0, y), words, "offline CPU");
         y += LEGEND_LINE;
     }
-    pen.rect((at.0 + 4.0, y - 11.0), (18.0, 14.0), 3.0, r##"fill="#e4efe6" stroke="#a9c9b1""##);
-    pen.text((at.0 + 36.0, y), words, "memory: size and peak bandwidth");
+    writer.rect((at.0 + 4.0, y - 11.0), (18.0, 14.0), 3.0, r##"fill="#e4efe6" stroke="#a9c9b1""##);
+    writer.text((at.0 + 36.0, y), words, "memory: size and peak bandwidth");
     y += LEGEND_LINE;
     let (estimates, all) = (machine.figures().iter().filter(|f| f.estimate).count(), machine.figures().len());
     let note = match (estimates, machine.links().is_empty() && machine.nodes().len() > 1) {
@@ -109,5 +110,5 @@ fn draw_legend(pen: &mut Pen, machine: &Machine, kinds: &[Kind], at: Point) {
         (0, _) => return,
         _ => format!("{estimates} of {all} figures are estimates."),
     };
-    pen.text((at.0, y), Type::new(11.0, FAINT), &note);
+    writer.text((at.0, y), Type::new(11.0, FAINT), &note);
 }

@@ -5,7 +5,7 @@ use numapilot_machine::{Machine, NodeId};
 use super::super::layout::Point;
 use super::super::words;
 use super::card::{FAINT, INK};
-use crate::pen::{Pen, Type};
+use crate::svg_writer::{SvgWriter, Type};
 
 const CELL: Point = (46.0, 24.0);
 const LEFT: f64 = 62.0;
@@ -45,7 +45,7 @@ pub fn size(machine: &Machine) -> Point {
 }
 
 /// Draws the table with its upper left corner at a point.
-pub fn draw(pen: &mut Pen, machine: &Machine, at: Point) {
+pub fn draw(writer: &mut SvgWriter, machine: &Machine, at: Point) {
     let Some(content) = content(machine) else { return };
     let value = |from: NodeId, to: NodeId| match content {
         Content::LatencyNs => machine.idle_latency_ns(from, to),
@@ -55,23 +55,27 @@ pub fn draw(pen: &mut Pen, machine: &Machine, at: Point) {
         Content::LatencyNs => "Idle latency, ns",
         Content::Distance => "Distance (10 is local)",
     };
-    pen.text((at.0, at.1 + 12.0), Type::new(13.0, INK).bold(), title);
+    writer.text((at.0, at.1 + 12.0), Type::new(13.0, INK).bold(), title);
     let small = Type::new(11.0, FAINT);
     for (j, to) in machine.nodes().iter().enumerate() {
         let x = at.0 + LEFT + (j as f64 + 0.5) * CELL.0;
-        pen.text((x, at.1 + HEAD - 8.0), small.anchored("middle"), &format!("to {}", to.id));
+        writer.text((x, at.1 + HEAD - 8.0), small.anchored("middle"), &format!("to {}", to.id));
     }
     for (i, from) in machine.nodes().iter().enumerate() {
         let y = at.1 + HEAD + i as f64 * CELL.1;
-        pen.text((at.0, y + 16.0), small, &format!("from {}", from.id));
+        writer.text((at.0, y + 16.0), small, &format!("from {}", from.id));
         let nearest = machine.nodes().iter().filter_map(|to| value(from.id, to.id)).fold(f64::INFINITY, f64::min);
         for (j, to) in machine.nodes().iter().enumerate() {
             let corner = (at.0 + LEFT + j as f64 * CELL.0 + 1.0, y + 1.0);
             let cell = value(from.id, to.id);
             let fill = cell.map_or("#f4f5f6", |v| shade(v / nearest));
-            pen.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), 3.0, &format!(r#"fill="{fill}""#));
+            writer.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), 3.0, &format!(r#"fill="{fill}""#));
             let words = cell.map_or("-".to_owned(), words::number);
-            pen.text((corner.0 + CELL.0 / 2.0 - 1.0, corner.1 + 15.0), Type::new(11.0, INK).anchored("middle"), &words);
+            writer.text(
+                (corner.0 + CELL.0 / 2.0 - 1.0, corner.1 + 15.0),
+                Type::new(11.0, INK).anchored("middle"),
+                &words,
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use numapilot_machine::{Endpoint, Link, Machine};
 
 use super::super::layout::{Layout, Point};
 use super::super::words::{self, Connection};
-use crate::pen::{Pen, Type, text_width};
+use crate::svg_writer::{SvgWriter, Type, text_width};
 
 /// Size of a router's pill.
 pub const ROUTER: Point = (104.0, 30.0);
@@ -101,7 +101,7 @@ fn colour(machine: &Machine, link: &Link) -> &'static str {
 }
 
 /// Draws all arrows. Labels are returned as a second step so that they lie above every line.
-pub fn draw(pen: &mut Pen, scene: &Scene<'_>) {
+pub fn draw(writer: &mut SvgWriter, scene: &Scene<'_>) {
     let machine = scene.machine;
     let widest = machine.links().iter().map(|l| l.bandwidth_bytes_per_s).fold(1.0, f64::max);
     let mut wires = Vec::new();
@@ -112,13 +112,13 @@ pub fn draw(pen: &mut Pen, scene: &Scene<'_>) {
     }
     for wire in &wires {
         let link = wire.connection.forth;
-        arrow(pen, wire.from, wire.to, wire.colour, thickness(link, widest));
+        arrow(writer, wire.from, wire.to, wire.colour, thickness(link, widest));
         if let Some(back) = wire.connection.back {
-            arrow(pen, wire.to, wire.from, colour(machine, back), thickness(back, widest));
+            arrow(writer, wire.to, wire.from, colour(machine, back), thickness(back, widest));
         }
     }
     if wires.len() <= LABELS_MAX {
-        labels(pen, scene, &wires);
+        labels(writer, scene, &wires);
     }
 }
 
@@ -127,7 +127,7 @@ fn thickness(link: &Link, widest: f64) -> f64 {
 }
 
 /// One direction, shifted to its right so that both directions show.
-fn arrow(pen: &mut Pen, from: Point, to: Point, colour: &str, width: f64) {
+fn arrow(writer: &mut SvgWriter, from: Point, to: Point, colour: &str, width: f64) {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let length = dx.hypot(dy).max(1e-9);
     let (ux, uy) = (dx / length, dy / length);
@@ -135,14 +135,14 @@ fn arrow(pen: &mut Pen, from: Point, to: Point, colour: &str, width: f64) {
     let (from, to) = (shift(from), shift(to));
     let tip = (to.0 - ux * 2.0, to.1 - uy * 2.0);
     let neck = (tip.0 - ux * HEAD, tip.1 - uy * HEAD);
-    pen.line(from, neck, &format!(r#"stroke="{colour}" stroke-width="{width:.1}""#));
+    writer.line(from, neck, &format!(r#"stroke="{colour}" stroke-width="{width:.1}""#));
     let half = HEAD * 0.42;
     let corners = [tip, (neck.0 - uy * half, neck.1 + ux * half), (neck.0 + uy * half, neck.1 - ux * half)];
-    pen.triangle(corners, colour);
+    writer.triangle(corners, colour);
 }
 
 /// A label per connection, or one per direction where they differ.
-fn labels(pen: &mut Pen, scene: &Scene<'_>, wires: &[Wire<'_>]) {
+fn labels(writer: &mut SvgWriter, scene: &Scene<'_>, wires: &[Wire<'_>]) {
     let boxes = scene.boxes();
     let mut taken: Vec<Area> = Vec::new();
     for (index, wire) in wires.iter().enumerate() {
@@ -164,9 +164,9 @@ fn labels(pen: &mut Pen, scene: &Scene<'_>, wires: &[Wire<'_>]) {
         let tries = [0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72, 0.22, 0.78, 0.16, 0.84, 0.1, 0.9];
         let Some((_, area)) = tries.into_iter().map(cost).min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         taken.push(area);
-        pen.rect((area.0, area.1), size, 3.0, r##"fill="#fbfbf9" fill-opacity="0.93""##);
+        writer.rect((area.0, area.1), size, 3.0, r##"fill="#fbfbf9" fill-opacity="0.93""##);
         let kind = Type::new(LABEL_SIZE, wire.colour).bold().anchored("middle");
-        pen.text(((area.0 + area.2) / 2.0, area.3 - 4.5), kind, &label);
+        writer.text(((area.0 + area.2) / 2.0, area.3 - 4.5), kind, &label);
     }
 }
 

@@ -1,0 +1,203 @@
+//! What keeping and weighing evidence costs: samples at a given rate go through the same table, gate, estimate and policy as in the loop, in looks of 100 ms
+//! of made-up time, and the processor time that this takes is set against that made-up time. Rings, `/proc` and system calls are not in it (`tools/bench own`
+//! has the whole daemon). Prints one JSON object per case.
+
+use std::io::Write;
+use std::time::Duration;
+
+use numapilot_balancer::estimate::{self, Running};
+use numapilot_balancer::evidence::gate::Gate;
+use numapilot_balancer::evidence::homes::Homes;
+use numapilot_balancer::evidence::table::{PageId, PageTable};
+use numapilot_balancer::observe::{self, Use};
+use numapilot_balancer::system::clock;
+use numapilot_machine::{Machine, NodeId};
+use numapilot_placement::{Action, Observation, Outcome, Policy, ThreadState};
+
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: usize = 300;
+/// Looks of which the first figures are.
+const YOUNG: usize = 50;
+const SAMPLES_PER_S: usize = 10_000;
+/// First page of the program's memory.
+const FIRST: u64 = 1 << 20;
+/// Nanoseconds that moving a page takes, as policies are told.
+const MOVE_NS: f64 = 4_000.0;
+
+/// Who uses a page.
+#[derive(Clone, Copy, PartialEq)]
+enum Users {
+    /// One node each, in equal parts.
+    One,
+    /// All.
+    All,
+}
+
+/// The program and what is known of it.
+struct Driver {
+    users: Users,
+    pages: u64,
+    nodes: usize,
+    homes: Homes,
+    table: PageTable,
+    gate: Gate,
+    pending: Vec<Use>,
+    outcomes: Vec<Outcome>,
+    /// Looks since the last decision.
+    waited: u32,
+    state: u64,
+    decisions: u32,
+    moved: usize,
+    moved_later: usize,
+}
+
+impl Driver {
+    fn new(nodes: usize, pages: u64, users: Users) -> Driver {
+        let mut homes = Homes::default();
+        homes.set(FIRST, FIRST + pages, 0);
+        let (table, gate) = (PageTable::new(nodes, 4 << 20), Gate::new(nodes));
+        let (pending, outcomes) = (Vec::new(), Vec::new());
+        Driver {
+            users,
+            pages,
+            nodes,
+            homes,
+            table,
+            gate,
+            pending,
+            outcomes,
+            waited: 0,
+            state: 7,
+            decisions: 0,
+            moved: 0,
+            moved_later: 0,
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % below
+    }
+
+    /// Faults of one look: (page, node).
+    fn faults(&mut self) -> Vec<(u64, usize)> {
+        let count = SAMPLES_PER_S * LOOK.as_millis() as usize / 1000;
+        let fault = |driver: &mut Driver| {
+            let page = driver.random(driver.pages);
+            let from = match driver.users {
+                Users::One => page * driver.nodes as u64 / driver.pages,
+                Users::All => driver.random(driver.nodes as u64),
+            };
+            (FIRST + page, from as usize)
+        };
+        (0..count).map(|_| fault(self)).collect()
+    }
+
+    fn look(&mut self, number: usize, policy: &mut dyn Policy, latency_ns: &[Vec<f64>], faults: &[(u64, usize)]) {
+        self.table.tick();
+        for (page, from) in faults {
+            let Some(home) = self.homes.of(*page) else { continue };
+            let used = Use {
+                process: 1,
+                page: *page,
+                is_large: false,
+                thread: *from as u32 + 1,
+                from: *from as u8,
+                home,
+                is_sampled: false,
+                is_read_only: false,
+            };
+            self.table.saw(PageId::new(1, 0, *page), used.from, home);
+            self.gate.saw(*from, usize::from(home), self.nodes);
+            self.pending.push(used);
+        }
+        self.waited += 1;
+        self.gate.passed(LOOK);
+        if !self.gate.is_due(self.table.len(), self.table.flow()) {
+            return;
+        }
+        let begun = clock::own_cpu();
+        let seen = self.observation(number, policy.remembers(), latency_ns);
+        let orders = policy.decide(&seen);
+        self.gate.decided(clock::own_cpu().saturating_sub(begun), !orders.is_empty());
+        self.decisions += 1;
+        for action in orders {
+            if let Action::Migrate { page, to } = &action {
+                self.homes.set(page.page, page.page + 1, *to as u8);
+                self.table.is_at(PageId::new(1, 0, page.page), *to as u8);
+                self.moved += 1;
+                self.moved_later += usize::from(number >= YOUNG);
+            }
+            self.outcomes.push(Outcome { action, result: Ok(MOVE_NS) });
+        }
+    }
+
+    fn observation(&mut self, number: usize, remembers: bool, latency_ns: &[Vec<f64>]) -> Observation {
+        let elapsed_ns = f64::from(std::mem::take(&mut self.waited)) * LOOK.as_nanos() as f64;
+        let running = vec![Running { ran_ns: elapsed_ns }; self.nodes];
+        let estimated = estimate::estimate(self.table.flow(), &running, latency_ns, elapsed_ns, &[]);
+        let samples = observe::samples(&std::mem::take(&mut self.pending), remembers, |_| None);
+        let thread = |node: usize| ThreadState {
+            thread: node as u32 + 1,
+            process: 1,
+            node,
+            busy_ns: elapsed_ns,
+            instructions: 0.0,
+            memory_accesses: estimated.accesses / self.nodes as f64,
+        };
+        Observation {
+            now_ns: (number + 1) as u64 * LOOK.as_nanos() as u64,
+            elapsed_ns: elapsed_ns as u64,
+            threads: (0..self.nodes).map(thread).collect(),
+            sample_period: estimated.accesses / samples.len().max(1) as f64,
+            nodes: estimated.nodes,
+            samples,
+            mapped: vec![(1, FIRST, self.pages)],
+            outcomes: std::mem::take(&mut self.outcomes),
+            load: Some(estimated.load),
+            ..Observation::default()
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for (name, nodes) in [("opteron-8385", 4), ("memprof-c", 8)] {
+        let machine = Machine::load(name)?;
+        let ids: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).take(nodes).collect();
+        let latency = |from: &NodeId, to: &NodeId| machine.idle_latency_or_guess_ns(*from, *to);
+        let latency_ns: Vec<Vec<f64>> =
+            ids.iter().map(|from| ids.iter().map(|to| latency(from, to)).collect()).collect();
+        for pages in [1 << 10, 1 << 16, 1 << 20] {
+            for (users, word) in [(Users::One, "private"), (Users::All, "shared")] {
+                let mut policy = numapilot_placement::policy_by_name("pilot", &machine, 1)?;
+                let mut driver = Driver::new(ids.len(), pages, users);
+                let mut took = [Duration::ZERO; 2];
+                for number in 0..LOOKS {
+                    let faults = driver.faults();
+                    let begun = clock::own_cpu();
+                    driver.look(number, policy.as_mut(), &latency_ns, &faults);
+                    took[usize::from(number >= YOUNG)] += clock::own_cpu().saturating_sub(begun);
+                }
+                let percent =
+                    |at: usize, looks: usize| 100.0 * took[at].as_secs_f64() / (LOOK * looks as u32).as_secs_f64();
+                let ns = |at: usize, looks: usize| took[at].as_nanos() as f64 / (looks * SAMPLES_PER_S / 10) as f64;
+                let at_home = driver.homes.by_node(driver.nodes);
+                writeln!(
+                    std::io::stdout().lock(),
+                    "{{\"machine\": \"{name}\", \"nodes\": {}, \"pages\": {pages}, \"users\": \"{word}\", \"first_percent\": {:.3}, \"later_percent\": {:.3}, \
+                     \"first_ns_per_sample\": {:.0}, \"later_ns_per_sample\": {:.0}, \"decisions\": {}, \
+                     \"moved\": {}, \"moved_later\": {}, \"on\": {at_home:?}}}",
+                    driver.nodes,
+                    percent(0, YOUNG),
+                    percent(1, LOOKS - YOUNG),
+                    ns(0, YOUNG),
+                    ns(1, LOOKS - YOUNG),
+                    driver.decisions,
+                    driver.moved,
+                    driver.moved_later
+                )?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The loop's side of copies of files: evidence in, orders out, and taken back where a batch did harm.
+
+use numapilot_placement::Action as Order;
+
+use super::Balancer;
+use crate::control_port::ControlPort;
+use crate::copies::Copied;
+use crate::event;
+use crate::event::Event;
+use crate::observe::Use;
+
+impl Balancer {
+    /// Uses of files that processes only read, where it is time to look at them.
+    pub(super) fn file_uses(&mut self, control_port: &mut dyn ControlPort) -> Vec<Use> {
+        let Some(copies) = &mut self.copies else { return Vec::new() };
+        let can_act = !self.options.dry_run && !self.is_paused;
+        let (uses, events, troubles) = copies.look(&mut self.targets, &mut self.query, can_act);
+        events.into_iter().for_each(|event| control_port.record(Event::Copies(event)));
+        troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
+        self.run_stats.saw_files(uses.len() as u64);
+        for used in &uses {
+            if let Some(owner) = self.targets.by_number(used.process) {
+                self.table.saw(owner.page_id(used.page), used.from, used.home);
+            }
+        }
+        uses
+    }
+
+    /// What processes have answered since the last look, at the end: those that were told to copy then may have done so and ended.
+    pub(super) fn hear_last_of_copies(&mut self, control_port: &mut dyn ControlPort) {
+        let Some(copies) = &mut self.copies else { return };
+        let events = copies.last_answers(&self.targets);
+        events.into_iter().for_each(|event| control_port.record(Event::Copies(event)));
+    }
+
+    /// A use of a page of such a file, as policies know the page.
+    pub(super) fn as_file_use(&self, pid: u32, used: Use) -> Use {
+        let owner = self.copies.as_ref().and_then(|copies| copies.page(pid, used.page));
+        let owner = owner.and_then(|(pid, page)| Some((self.targets.all.get(&pid)?.number(), page)));
+        match owner {
+            Some((process, page)) => Use { process, page, is_large: false, is_read_only: true, ..used },
+            None => used,
+        }
+    }
+
+    /// Parts orders into those about copies and the others.
+    pub(super) fn about_copies(&self, orders: Vec<Order>) -> (Vec<Order>, Vec<Order>) {
+        match &self.copies {
+            Some(copies) => orders.into_iter().partition(|order| copies.is_about_copies(order, &self.targets)),
+            None => (Vec::new(), orders),
+        }
+    }
+
+    /// Carries orders about copies out. Returns how many files got or lost copies.
+    pub(super) fn copy(&mut self, decision: u64, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
+        let Some(copies) = self.copies.as_mut().filter(|_| !orders.is_empty()) else { return 0 };
+        let mut done = copies.carry_out(decision, orders, &self.targets, &self.memory);
+        let pages = |wants: &dyn Fn(&numapilot_placement::Outcome) -> bool| {
+            done.outcomes.iter().filter(|outcome| wants(outcome)).count() as u64
+        };
+        let moved = pages(&|outcome| outcome.result.is_ok());
+        let no_room = pages(&|outcome| outcome.result == Err(numapilot_placement::Refusal::NoRoom));
+        let other = done.outcomes.len() as u64 - moved - no_room;
+        self.outcomes.append(&mut done.outcomes);
+        if !done.before.is_empty() {
+            self.judged.push(decision);
+            self.regression_guard.changed(done.took_ns as f64);
+            self.undo_copies.append(&mut done.before.clone());
+        }
+        let pages = event::PageOutcomes { moved, no_room, not_tried: other, ..event::PageOutcomes::default() };
+        let files = done.before.len();
+        self.tell_copied(decision, false, pages, done, control_port);
+        files
+    }
+
+    /// Takes the batch's copies back.
+    pub(super) fn take_copies_back(&mut self, decision: u64, control_port: &mut dyn ControlPort) {
+        let before = std::mem::take(&mut self.undo_copies);
+        let Some(copies) = self.copies.as_mut().filter(|_| !before.is_empty()) else { return };
+        let done = copies.take_back(decision, &before, &self.targets);
+        self.tell_copied(decision, true, event::PageOutcomes::default(), done, control_port);
+    }
+
+    fn tell_copied(
+        &mut self,
+        decision: u64,
+        undo: bool,
+        pages: event::PageOutcomes,
+        done: Copied,
+        control_port: &mut dyn ControlPort,
+    ) {
+        let took_ns = done.took_ns;
+        done.events.into_iter().for_each(|event| control_port.record(Event::Copies(event)));
+        done.troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
+        control_port.record(Event::Action(event::Action {
+            decision,
+            undo,
+            pages,
+            took_ns,
+            ..event::Action::default()
+        }));
+    }
+}

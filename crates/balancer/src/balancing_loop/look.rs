@@ -1,0 +1,227 @@
+//! Looking: who is there, what they used, and where their pages are.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::task;
+
+use super::Balancer;
+use super::BalancerError;
+use super::options::Who;
+use crate::control_port::ControlPort;
+use crate::event::Event;
+use crate::event::Target;
+use crate::event::Targets as TargetsEvent;
+use crate::observe::Use;
+use crate::system::fault_sampler::Fault;
+use crate::system::fault_sampler::News;
+use crate::system::fault_sampler::Seen;
+
+/// Pages asked after per look at most; the others' homes are the faulting threads' nodes until they are seen again.
+const ASKED_MAX: usize = 1 << 16;
+/// Of the pages that were used from where they are known to lie, one in so many is asked after: the kernel moves pages to who uses them, so it has no reason to
+/// move these.
+const ASKED_IF_LOCAL: u64 = 16;
+/// When decision after decision has brought nothing, one use in so many is weighed.
+const WEIGHED_IF_CALM: u64 = 4;
+/// Looks between two lists of a cgroup's or the system's processes.
+const LIST_EVERY: u64 = 10;
+
+impl Balancer {
+    /// Who is there now.
+    pub(super) fn look_at_targets(&mut self, control_port: &mut dyn ControlPort) {
+        if self.run_stats.looks().is_multiple_of(LIST_EVERY) {
+            self.find_targets(control_port);
+        }
+        self.claim_new(control_port);
+        let (changes, _) = self.targets.look(&self.machine);
+        changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));
+        let tell = |because: &str, added: Vec<Target>, removed: Vec<Target>, control_port: &mut dyn ControlPort| {
+            if !added.is_empty() || !removed.is_empty() {
+                let because = because.to_owned();
+                control_port.record(Event::Targets(TargetsEvent { added, removed, because }));
+            }
+        };
+        let ended = !changes.ended.is_empty();
+        tell("ended", Vec::new(), changes.ended, control_port);
+        tell("exec", changes.execs, Vec::new(), control_port);
+        if ended {
+            let all = &self.targets.all;
+            self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
+            if let Some(samples) = &mut self.samples {
+                samples.close_ended(|pid| all.contains_key(&pid));
+            }
+        }
+    }
+
+    fn find_targets(&mut self, control_port: &mut dyn ControlPort) {
+        let found = match &self.options.who {
+            Who::Processes(_) | Who::Child => return,
+            Who::System => task::processes().map_err(BalancerError::from),
+            Who::Cgroup(folder) => {
+                let file = folder.join("cgroup.procs");
+                let text = fs::read_to_string(&file);
+                let pids = text.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>());
+                pids.map_err(|source| BalancerError::Cgroup { file: file.display().to_string(), source })
+            }
+        };
+        let pids = match found {
+            Ok(pids) => pids,
+            Err(error) => return self.trouble(error.to_string(), control_port),
+        };
+        let own = std::process::id();
+        let new: Vec<u32> = pids.into_iter().filter(|pid| *pid != own && !self.targets.all.contains_key(pid)).collect();
+        let mut added = Vec::new();
+        for pid in new {
+            if !has_memory(pid) {
+                continue;
+            }
+            match self.take_on(pid) {
+                Ok(()) => added.extend(self.targets.all.get(&pid).map(|managed| managed.target.clone())),
+                Err(BalancerError::Kernel(KernelError::Gone { .. })) => {}
+                Err(error) => self.trouble(error.to_string(), control_port),
+            }
+        }
+        if !added.is_empty() {
+            self.want_evidence();
+            let because = "found".to_owned();
+            control_port.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+        }
+    }
+
+    /// What the rings hold. Children of targets are targets.
+    pub(super) fn look_at_rings(&mut self, control_port: &mut dyn ControlPort) -> Seen {
+        let mut seen = self.fault_sampler.look();
+        if let Some(samples) = &mut self.samples {
+            samples.look(&self.machine, &mut seen);
+        }
+        let mut added = Vec::new();
+        for (_, news) in &seen.news {
+            match news {
+                News::Fork { pid, parent } if self.targets.all.contains_key(parent) => {
+                    self.fault_sampler.inherits(*pid, Some(*parent));
+                    if let Some(samples) = &mut self.samples {
+                        samples.inherits(*pid, Some(*parent));
+                    }
+                    // One that has ended already is no target any more.
+                    added.extend(self.targets.add(*pid).ok().flatten());
+                }
+                News::Fork { .. } | News::Exec { .. } => {}
+            }
+        }
+        if !added.is_empty() {
+            self.want_evidence();
+            let because = "started by a target".to_owned();
+            control_port.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
+        }
+        seen
+    }
+
+    /// Which faults and samples are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches
+    /// only teach where pages are.
+    pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
+        let mut uses = Vec::with_capacity(faults.len());
+        let mut ask: Vec<(u32, u64)> = Vec::new();
+        let turn = self.run_stats.looks() % ASKED_IF_LOCAL;
+        let weighed = if self.gate.is_calm() { WEIGHED_IF_CALM } else { 1 };
+        let mut passed_over = 0;
+        for managed in self.targets.all.values_mut() {
+            managed.samples = (0, 0);
+            managed.hot.fade(self.interval.as_secs_f64());
+        }
+        for fault in faults {
+            let Some(managed) = self.targets.all.get_mut(&fault.pid) else { continue };
+            if fault.time_ns < managed.known_since_ns {
+                continue;
+            }
+            if let Some(access) = fault.access {
+                self.measured[fault.node] += access.weight as f64;
+                if let Some(home) = access.home {
+                    managed.homes.set(fault.page, fault.page + 1, home);
+                }
+            }
+            let is_large = managed.is_huge(fault.page);
+            let known = managed.homes.of(fault.page);
+            // Pages take turns, so that none is passed over again and again.
+            if known.is_some() && !(fault.page + self.run_stats.looks()).is_multiple_of(weighed) {
+                passed_over += 1;
+                continue;
+            }
+            if known != Some(fault.node as u8) || fault.page % ASKED_IF_LOCAL == turn {
+                ask.push((fault.pid, fault.page));
+            }
+            let Some(home) = known else {
+                // A first touch puts it there; an access may be to anywhere.
+                if fault.access.is_none() {
+                    managed.homes.set(fault.page, fault.page + 1, fault.node as u8);
+                }
+                continue;
+            };
+            let thread = managed.threads.get(&fault.tid).map_or(0, |thread| thread.number);
+            let used = Use {
+                process: managed.number(),
+                page: fault.page,
+                is_large,
+                thread,
+                from: fault.node as u8,
+                home,
+                is_sampled: fault.access.is_some(),
+                is_read_only: false,
+            };
+            let id = managed.page_id(used.key().page);
+            self.table.saw(id, used.from, home);
+            managed.samples.0 += 1;
+            managed.samples.1 += u64::from(usize::from(home) == fault.node);
+            managed.hot.saw(fault.page, usize::from(home) == fault.node);
+            uses.push(used);
+        }
+        if self.copies.is_some() {
+            let pid_of: BTreeMap<u32, u32> =
+                self.targets.all.iter().map(|(pid, managed)| (managed.number(), *pid)).collect();
+            let as_known = |used: Use| pid_of.get(&used.process).map_or(used, |pid| self.as_file_use(*pid, used));
+            uses = uses.into_iter().map(as_known).collect();
+        }
+        ask.sort_unstable();
+        ask.dedup();
+        ask.truncate(ASKED_MAX);
+        self.ask_homes(&ask);
+        (uses, passed_over)
+    }
+
+    /// Where these pages are now: the kernel may have moved them at the fault.
+    fn ask_homes(&mut self, ask: &[(u32, u64)]) {
+        let (mut addresses, mut states) = (Vec::new(), Vec::new());
+        for part in ask.chunk_by(|a, b| a.0 == b.0) {
+            let pid = part[0].0;
+            let Some(managed) = self.targets.all.get_mut(&pid) else { continue };
+            addresses.clear();
+            addresses.extend(part.iter().map(|(_, page)| page * 4096));
+            states.clear();
+            if self.query.states(pid, &addresses, &mut states).is_err() {
+                continue;
+            }
+            for (address, state) in addresses.iter().zip(&states) {
+                let home = state.node().and_then(|node| self.machine.node_index(node));
+                let page = address / 4096;
+                let (first, end) =
+                    if managed.is_huge(page) { (page & !511, (page | 511) + 1) } else { (page, page + 1) };
+                match home {
+                    Some(home) => {
+                        managed.homes.set(first, end, home as u8);
+                        self.table.is_at(managed.page_id(first), home as u8);
+                    }
+                    None => managed.homes.clear(page, page + 1),
+                }
+            }
+        }
+    }
+}
+
+/// Threads of the kernel have no memory of their own.
+fn has_memory(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/statm"))
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
+        .is_some_and(|pages| pages > 0)
+}

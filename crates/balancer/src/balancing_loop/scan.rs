@@ -1,0 +1,151 @@
+//! How fast the kernel's NUMA balancing unmaps pages: fast while there is something to learn, as the system has it otherwise. It is what makes faults
+//! tell of uses, so it is turned on for the run where it is off. It also moves pages itself, those that several nodes use again and again: no faster than
+//! evidence needs it.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use super::Balancer;
+use super::options::Who;
+use crate::control_port::ControlPort;
+use crate::event::Event;
+use crate::observe::Use;
+use crate::system::settings;
+use crate::system::settings::NUMA_BALANCING;
+use crate::system::settings::SCAN_DELAY;
+use crate::system::settings::SCAN_PERIOD_MAX;
+use crate::system::settings::SCAN_PERIOD_MIN;
+
+/// Fast for so long after targets came or something was ordered, at most: it ends when decision after decision brings nothing.
+const FAST_FOR: Duration = Duration::from_secs(4);
+/// Share of the time that may be fast, past the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
+const SHARE: f64 = 0.33;
+const ADVANCE: Duration = Duration::from_secs(20);
+/// Targets ran for so long and nothing was sampled.
+const SILENT_NS: f64 = 10e9;
+const FAST_MS: &str = "100";
+const FAST_MAX_MS: &str = "400";
+
+/// The pace, and for how long it has been fast.
+#[derive(Debug, Default)]
+pub(super) struct Scanning {
+    may: bool,
+    fast_since: Option<Instant>,
+    fast: Duration,
+    asked_at: Option<Instant>,
+    /// The delay to the first scan is short.
+    is_young: bool,
+}
+
+impl Balancer {
+    /// Turns balancing on where it is off and nothing else tells of uses.
+    pub(super) fn begin_scanning(&mut self, control_port: &mut dyn ControlPort) {
+        if self.samples.is_some() {
+            self.want_evidence();
+            return;
+        }
+        let mode = settings::read(NUMA_BALANCING).and_then(|text| text.parse::<i64>().ok());
+        let is_on = mode.is_some_and(|mode| mode & 1 != 0);
+        if !self.options.steers_scanning || self.options.dry_run {
+            if !is_on {
+                let what = "the kernel's NUMA balancing is off, so nobody sees who uses a page after its first touch: \
+                            `sysctl kernel.numa_balancing=1`";
+                self.trouble(what.to_owned(), control_port);
+            }
+            return;
+        }
+        let Some(mode) = mode else {
+            let what = "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING): nobody sees who uses a page after its first touch";
+            return self.trouble(what.to_owned(), control_port);
+        };
+        if !is_on && !self.set(NUMA_BALANCING, &(mode | 1).to_string(), control_port) {
+            return;
+        }
+        self.scanning.may = settings::read(SCAN_PERIOD_MIN).is_some();
+        if !self.scanning.may {
+            let what = "how fast the kernel looks for users of pages cannot be changed (debugfs is not mounted, or not to be read): evidence comes at \
+                        its own pace, a look a second and less";
+            self.trouble(what.to_owned(), control_port);
+        }
+        self.want_evidence();
+        // A program is born with the delay to its first scan. It must not stay so short: four times this delay is also how long the kernel remembers
+        // who used a mapping, and it scans none that nobody has used (`vma_is_accessed` in `kernel/sched/fair.c`).
+        if self.options.who == Who::Child && self.scanning.may {
+            self.scanning.is_young = self.set(SCAN_DELAY, FAST_MS, control_port);
+        }
+    }
+
+    /// Page faults take the place of samples where these are refused, or do not come though targets run (a hypervisor may offer a PMU that counts nothing).
+    pub(super) fn hear_silence(&mut self, uses: &[Use], ran_ns: f64, control_port: &mut dyn ControlPort) {
+        if self.samples.is_none() {
+            return;
+        }
+        self.silent_ns = if uses.iter().any(|used| used.is_sampled) { 0.0 } else { self.silent_ns + ran_ns };
+        let why = match self.refused.take() {
+            Some(why) => why,
+            None if self.silent_ns >= SILENT_NS => {
+                format!("targets ran for {} s and no access of theirs was sampled", SILENT_NS / 1e9)
+            }
+            None => return,
+        };
+        self.samples = None;
+        self.trouble(format!("{why}; page faults are evidence from now on"), control_port);
+        self.begin_scanning(control_port);
+    }
+
+    /// The program that was started has been born: the first delay is put back.
+    pub(super) fn end_first_delay(&mut self, control_port: &mut dyn ControlPort) {
+        if std::mem::take(&mut self.scanning.is_young)
+            && let Some(setting) = self.settings.put_back(SCAN_DELAY, control_port)
+        {
+            control_port.record(Event::Setting(setting));
+        }
+    }
+
+    fn set(&mut self, file: &str, value: &str, control_port: &mut dyn ControlPort) -> bool {
+        match self.settings.set(file, value, control_port) {
+            Ok(setting) => {
+                setting.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+                true
+            }
+            Err(what) => {
+                self.trouble(what, control_port);
+                false
+            }
+        }
+    }
+
+    /// There is something to learn: a new target, orders, or other threads that run.
+    pub(super) fn want_evidence(&mut self) {
+        self.gate.stir();
+        self.scanning.asked_at = Some(Instant::now());
+    }
+
+    /// Sets the pace for the time to come.
+    pub(super) fn pace_scanning(&mut self, control_port: &mut dyn ControlPort) {
+        if !self.scanning.may {
+            return;
+        }
+        let fast = self.scanning.fast + self.scanning.fast_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let allowed = ADVANCE + self.started.elapsed().mul_f64(SHARE);
+        let asked = self.scanning.asked_at.is_some_and(|asked| asked.elapsed() < FAST_FOR);
+        let wants_fast = asked && fast < allowed && !self.is_paused && !self.gate.is_calm();
+        if wants_fast == self.scanning.fast_since.is_some() {
+            return;
+        }
+        if wants_fast {
+            self.scanning.fast_since = Some(Instant::now());
+            // The least first: the kernel keeps the two in order.
+            for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS)] {
+                self.scanning.may &= self.set(file, value, control_port);
+            }
+        } else {
+            self.scanning.fast += self.scanning.fast_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            for file in [SCAN_PERIOD_MAX, SCAN_PERIOD_MIN] {
+                if let Some(setting) = self.settings.put_back(file, control_port) {
+                    control_port.record(Event::Setting(setting));
+                }
+            }
+        }
+    }
+}

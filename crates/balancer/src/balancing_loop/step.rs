@@ -1,0 +1,528 @@
+//! One turn of the loop: from what was seen to orders, and what came of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::NodeId;
+use numapilot_placement::Action as Order;
+use numapilot_placement::Observation;
+use numapilot_placement::Outcome;
+use numapilot_placement::PageKey;
+use numapilot_placement::PageSize;
+use numapilot_placement::Refusal;
+use numapilot_placement::ThreadState;
+
+use super::Balancer;
+use super::UNDO_MAX;
+use crate::control_port::ControlPort;
+use crate::copies::Copies;
+use crate::estimate;
+use crate::estimate::Estimate;
+use crate::estimate::Running;
+use crate::event;
+use crate::event::Event;
+use crate::evidence::table::Known;
+use crate::evidence::table::Leave;
+use crate::observe;
+use crate::observe::Use;
+use crate::regression_guard::Judgement;
+use crate::status::State;
+use crate::system::clock;
+use crate::system::migration_executor::Done;
+use crate::system::targets::ManagedProcess;
+use crate::tell;
+
+/// Turns without evidence, running threads or orders, after which the loop looks less often.
+const QUIET: u32 = 20;
+/// At most so seldom.
+const SLOWEST: Duration = Duration::from_secs(2);
+/// Share of one CPU below which targets count as idle.
+const IDLE_SHARE: f64 = 0.02;
+/// A look's own processor time is at most such a share of the time, once it has taken the advance (deciding, and looking at processes, have limits of their
+/// own).
+pub(super) const LOOK_SHARE: f64 = 0.004;
+pub(super) const LOOK_ADVANCE: Duration = Duration::from_secs(2);
+/// Weight of a look in the running mean of what looks take: 1 over this.
+const LOOK_WEIGHT: u32 = 8;
+/// Share of the running time that has gone to other nodes from which on it is a new phase.
+const RUNS_ELSEWHERE: f64 = 0.4;
+/// Weight of a look in the running mean of where threads run: 1 over this.
+const RUNS_WEIGHT: u32 = 4;
+/// Samples that wait for a decision at most.
+const PENDING_MAX: usize = 1 << 18;
+/// Looks between two looks at how much memory nodes have left.
+const ROOM_EVERY: u64 = 10;
+/// Looks without orders after which latencies are probed at every so-and-so-manieth look only.
+const PROBED_FOR: u32 = 50;
+const PROBE_EVERY: u64 = 10;
+/// By then a program that was started has made its threads, or some of them.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// Orders for one known page in so many are a change after which fresh evidence is wanted soon.
+const EVIDENCE_FOR: usize = 8;
+/// Turns between two sweeps of the table.
+const SWEEP_EVERY: u64 = 500;
+
+impl Balancer {
+    /// One turn.
+    pub(super) fn step(&mut self, control_port: &mut dyn ControlPort) {
+        let elapsed = self.last.elapsed();
+        self.last = Instant::now();
+        let begun = clock::own_cpu();
+        let seen = self.look_at_rings(control_port);
+        let before_targets = clock::own_cpu();
+        self.look_at_targets(control_port);
+        let at_targets = clock::own_cpu().saturating_sub(before_targets);
+        self.table.tick();
+        let (mut uses, passed_over) = self.uses(&seen.faults);
+        if self.run_stats.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            self.sweep();
+        }
+        if self.run_stats.looks().is_multiple_of(ROOM_EVERY) {
+            for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
+                // A node that has gone offline has nothing to give.
+                *memory = self.rooms.of_node(node.id).unwrap_or_default();
+            }
+        }
+        let running = self.running(elapsed);
+        let ran_ns: f64 = running.iter().map(|node| node.ran_ns).sum();
+        if self.runs_elsewhere(&running) {
+            self.want_evidence();
+        }
+        self.hear_silence(&uses, ran_ns, control_port);
+        let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
+        self.run_stats.managed(elapsed, &seen, &uses, passed_over);
+        uses.extend(self.file_uses(control_port));
+        let measure = if is_idle || self.is_paused { None } else { self.probe() };
+        if let Some(judgement) = self.regression_guard.window(measure, ran_ns) {
+            self.judged(&judgement, control_port);
+        }
+        let managed = clock::own_cpu().saturating_sub(begun + at_targets);
+        self.look_took = (self.look_took * (LOOK_WEIGHT - 1) + managed) / LOOK_WEIGHT;
+        self.look_allowance.passed(elapsed);
+        self.look_allowance.spent(managed);
+        let ordered = self.decide_if_due(uses, elapsed, seen.lost, control_port);
+        self.since_orders = if ordered > 0 { 0 } else { self.since_orders.saturating_add(1) };
+        self.set_pace(is_idle, ordered, control_port);
+        self.pace_scanning(control_port);
+        if self.started.elapsed() > FIRST_DELAY {
+            self.end_first_delay(control_port);
+        }
+        self.tell_losses(control_port);
+        self.publish(control_port);
+    }
+
+    fn sweep(&mut self) {
+        let alive: BTreeMap<u16, u8> =
+            self.targets.all.values().map(|managed| (managed.slot, managed.generation)).collect();
+        self.table.sweep(|page| alive.get(&page.slot()) == Some(&page.generation()));
+    }
+
+    /// For how long threads ran, by node.
+    fn running(&self, elapsed: Duration) -> Vec<Running> {
+        let mut running = vec![Running::default(); self.machine.nodes().len()];
+        for thread in self.targets.all.values().flat_map(|managed| managed.threads.values()) {
+            running[thread.node].ran_ns += thread.busy * elapsed.as_nanos() as f64;
+        }
+        running
+    }
+
+    /// Whether threads run on other nodes than they did: a new phase, most likely, before any page tells of it.
+    fn runs_elsewhere(&mut self, running: &[Running]) -> bool {
+        let total: f64 = running.iter().map(|node| node.ran_ns).sum();
+        if total <= 0.0 {
+            return false;
+        }
+        let shares: Vec<f64> = running.iter().map(|node| node.ran_ns / total).collect();
+        if self.runs_on.len() != shares.len() {
+            (self.ran_on, self.runs_on) = (shares.clone(), shares);
+            return false;
+        }
+        // One look says little: threads take turns.
+        self.runs_on.iter_mut().zip(&shares).for_each(|(mean, now)| *mean += (now - *mean) / f64::from(RUNS_WEIGHT));
+        let distance: f64 =
+            self.runs_on.iter().zip(&self.ran_on).map(|(now, then)| (now - then).abs()).sum::<f64>() / 2.0;
+        let is_elsewhere = distance > RUNS_ELSEWHERE;
+        if is_elsewhere {
+            self.ran_on.clone_from(&self.runs_on);
+        }
+        is_elsewhere
+    }
+
+    fn estimate(&self, running: &[Running], elapsed: Duration) -> Estimate {
+        let nodes = self.machine.nodes();
+        let latency = |from: NodeId, to: NodeId| self.machine.idle_latency_or_guess_ns(from, to);
+        let matrix: Vec<Vec<f64>> =
+            nodes.iter().map(|from| nodes.iter().map(|to| latency(from.id, to.id)).collect()).collect();
+        estimate::estimate(self.table.flow(), running, &matrix, elapsed.as_nanos() as f64, &self.measured)
+    }
+
+    /// Asks the policy once there is enough new evidence for it. Returns how many orders were carried out.
+    fn decide_if_due(
+        &mut self,
+        uses: Vec<Use>,
+        elapsed: Duration,
+        lost: u64,
+        control_port: &mut dyn ControlPort,
+    ) -> usize {
+        self.gate.passed(elapsed);
+        let nodes = self.machine.nodes().len();
+        uses.iter().for_each(|used| self.gate.saw(usize::from(used.from), usize::from(used.home), nodes));
+        let room = PENDING_MAX - self.pending.len();
+        self.run_stats.overlooked(uses.len().saturating_sub(room) as u64);
+        self.pending.extend(uses.into_iter().take(room));
+        let since = self.decided.elapsed();
+        let wished = since >= Duration::from_nanos(self.policy.requirements().next_ns);
+        // A policy without memory has to see every interval of its own.
+        let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
+        if self.is_paused || !wished || !is_due {
+            return 0;
+        }
+        self.decided = Instant::now();
+        let begun = clock::own_cpu();
+        let observation = self.observation(since, lost);
+        let orders = self.policy.decide(&observation);
+        let took = clock::own_cpu().saturating_sub(begun);
+        self.run_stats.deciding(took);
+        let ordered = self.act(&observation, orders, control_port);
+        let is_much = ordered > 0 && ordered * EVIDENCE_FOR >= self.table.len();
+        self.gate.decided(took, is_much);
+        if is_much {
+            self.want_evidence();
+        }
+        ordered
+    }
+
+    /// Probes latencies. What changes are judged by: the inverse of the mean latency of the accesses seen, as the probes have it now; `None`: none were made.
+    fn probe(&mut self) -> Option<f64> {
+        if self.since_orders > PROBED_FOR && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
+            return None;
+        }
+        let probes = self.probes.as_mut()?;
+        probes.probe();
+        estimate::mean_latency_ns(self.table.flow(), &probes.latency_ns).map(|latency| 1000.0 / latency)
+    }
+
+    fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
+        let uses = self.as_they_lie();
+        self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
+        self.file_uses = uses.iter().filter(|used| used.is_read_only && !used.is_sampled).count() as u64;
+        let estimated = self.estimate(&self.running(elapsed), elapsed);
+        self.measured.fill(0.0);
+        let mut nodes = estimated.nodes.clone();
+        for (memory, counters) in self.memory.iter().zip(&mut nodes) {
+            counters.free_bytes = memory.available_bytes();
+        }
+        let (table, targets) = (&self.table, &self.targets);
+        let known = |used: &Use| table.known(targets.by_number(used.process)?.page_id(used.key().page));
+        let samples = observe::samples(&uses, self.policy.remembers(), known);
+        let threads = self.targets.all.values().flat_map(|managed| managed.threads.values());
+        let busy: f64 = threads.map(|thread| thread.busy).sum::<f64>().max(1e-9);
+        let elapsed_ns = elapsed.as_nanos() as f64;
+        let threads = self.targets.all.values().flat_map(|managed| {
+            let process = managed.number();
+            managed.threads.values().map(move |thread| ThreadState {
+                thread: thread.number,
+                process,
+                node: thread.node,
+                busy_ns: thread.busy * elapsed_ns,
+                // Nobody counts instructions here: policies take 0 for unknown.
+                instructions: 0.0,
+                memory_accesses: estimated.accesses * thread.busy / busy,
+            })
+        });
+        let mut threads: Vec<ThreadState> = threads.collect();
+        threads.sort_by_key(|thread| thread.thread);
+        let mapped = if self.policy.requirements().mapped { self.mapped() } else { Vec::new() };
+        Observation {
+            now_ns: self.started.elapsed().as_nanos() as u64,
+            elapsed_ns: elapsed.as_nanos() as u64,
+            sample_period: if samples.is_empty() { 0.0 } else { estimated.accesses / samples.len() as f64 },
+            nodes,
+            threads,
+            samples,
+            samples_lost: lost,
+            mapped,
+            read_only: self.copies.as_ref().map(|copies| copies.ranges(&self.targets)).unwrap_or_default(),
+            outcomes: std::mem::take(&mut self.outcomes),
+            collapses: self.copies.as_mut().map(Copies::lost).unwrap_or_default(),
+            load: Some(estimated.load),
+            ..Observation::default()
+        }
+    }
+
+    /// What was seen since the last decision, with pages' homes as they are now: the kernel moves many at the very fault that tells of their use. Pages that
+    /// are gone are left out.
+    fn as_they_lie(&mut self) -> Vec<Use> {
+        let mut uses = std::mem::take(&mut self.pending);
+        let targets: BTreeMap<u32, &ManagedProcess> =
+            self.targets.all.values().map(|managed| (managed.number(), managed)).collect();
+        uses.retain_mut(|used| {
+            // Looked at by whoever used it: each may have a copy of its own.
+            if used.is_read_only {
+                return targets.contains_key(&used.process);
+            }
+            let home = targets.get(&used.process).and_then(|managed| managed.homes.of(used.key().page));
+            used.home = home.unwrap_or(used.home);
+            home.is_some()
+        });
+        uses
+    }
+
+    fn mapped(&self) -> Vec<(u32, u64, u64)> {
+        let ranges = self.targets.all.values().flat_map(|managed| {
+            let number = managed.number();
+            let filled = managed.mappings.iter().filter(|range| range.resident_bytes > 0);
+            filled.map(move |range| (number, range.start / 4096, (range.end - range.start) / 4096))
+        });
+        let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
+        ranges.sort_unstable();
+        ranges
+    }
+
+    /// Carries out what may be carried out. Returns how many orders that were.
+    fn act(&mut self, observation: &Observation, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
+        self.run_stats.policy_said(self.policy.explain());
+        let is_told = !orders.is_empty() || self.run_stats.is_time_to_tell();
+        if is_told {
+            let told = self.run_stats.observation(
+                observation,
+                (self.sampled, self.file_uses),
+                &self.machine,
+                &self.table,
+                self.probes.as_ref(),
+            );
+            control_port.record(Event::Observation(told));
+        }
+        if orders.is_empty() {
+            return 0;
+        }
+        let orders = self.still_meant(orders);
+        if orders.is_empty() {
+            return 0;
+        }
+        let decision = self.run_stats.next_decision();
+        let (orders, held) = self.granted(orders, decision, control_port);
+        let held_back = match self.regression_guard.may_change() {
+            _ if self.options.dry_run => "dry run",
+            Err(why) => why,
+            Ok(()) => "",
+        };
+        self.tell_orders(decision, &orders, held_back, control_port);
+        self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
+        if !held_back.is_empty() {
+            self.outcomes.extend(orders.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
+            return 0;
+        }
+        let (of_files, orders) = self.about_copies(orders);
+        let files = self.copy(decision, of_files, control_port);
+        let count = orders.len();
+        if count == 0 {
+            return files;
+        }
+        let done = self.migration_executor.carry_out(orders, &mut self.targets, control_port, &mut || true);
+        self.settle(decision, done, false, control_port);
+        count + files
+    }
+
+    /// Leaves out orders that are out of date: pages that are where they should go (the kernel's own balancing moves some), or that nobody has touched or
+    /// that are unmapped by now.
+    fn still_meant(&mut self, orders: Vec<Order>) -> Vec<Order> {
+        let (mut there, mut gone) = (0, 0);
+        let mut stale = Vec::new();
+        let meant = orders.into_iter().filter_map(|order| {
+            if let Some(why) = self.copies.as_mut().and_then(|copies| copies.need_not(&order, &self.targets)) {
+                there += u64::from(why == Refusal::AlreadyThere);
+                stale.push(Outcome { action: order, result: Err(why) });
+                return None;
+            }
+            let Order::Migrate { page, to } = &order else { return Some(order) };
+            let Some(managed) = self.targets.by_number(page.process) else { return Some(order) };
+            let why = match managed.homes.of(page.page) {
+                Some(home) if usize::from(home) == *to => Refusal::AlreadyThere,
+                None if managed.homes.refused == 0 => Refusal::Gone,
+                _ => return Some(order),
+            };
+            *(if why == Refusal::Gone { &mut gone } else { &mut there }) += 1;
+            stale.push(Outcome { action: order, result: Err(why) });
+            None
+        });
+        let meant = meant.collect();
+        self.run_stats.out_of_date(there, gone);
+        self.outcomes.append(&mut stale);
+        meant
+    }
+
+    /// Parts orders into those that may be carried out, and those about pages that went to and fro.
+    fn granted(
+        &mut self,
+        orders: Vec<Order>,
+        decision: u64,
+        control_port: &mut dyn ControlPort,
+    ) -> (Vec<Order>, Vec<Order>) {
+        let mut resting: BTreeMap<PageKey, (u8, u32)> = BTreeMap::new();
+        let (granted, held) = orders.into_iter().partition(|order| {
+            let Order::Migrate { page, .. } = order else { return true };
+            let Some(managed) = self.targets.by_number(page.process) else { return true };
+            match self.table.leave(managed.page_id(page.page)) {
+                Leave::Granted => true,
+                Leave::LeftAlone(bounces, rest) => {
+                    resting.insert(*page, (bounces, rest));
+                    false
+                }
+            }
+        });
+        for (page, pages, bounces, rest) in tell::ranges_left_alone(resting) {
+            let pid = self.targets.by_number(page.process).map_or(0, |managed| managed.target.pid);
+            let left_alone_ns = Some(u64::from(rest) * self.options.tunables.interval.as_nanos() as u64);
+            let moves = u64::from(bounces);
+            let first = page.page * 4096;
+            self.run_stats.ping_pong();
+            control_port.record(Event::PingPong(event::PingPong { decision, pid, first, pages, moves, left_alone_ns }));
+        }
+        (granted, held)
+    }
+
+    fn tell_orders(&mut self, decision: u64, orders: &[Order], held_back: &str, control_port: &mut dyn ControlPort) {
+        let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
+        let targets = &self.targets;
+        let pid_of = |number| targets.by_number(number).map_or(0, |managed| managed.target.pid);
+        let known = |page: &PageKey| self.known(page);
+        let batches = tell::batches(orders, &ids, pid_of, known);
+        let threads = tell::threads(orders, &ids, |number| {
+            let mut all =
+                targets.all.iter().flat_map(|(pid, managed)| managed.threads.iter().map(move |one| (pid, one)));
+            all.find(|(_, (_, thread))| thread.number == number).map(|(pid, (tid, _))| (*pid, *tid))
+        });
+        control_port.record(Event::Decision(event::Decision {
+            decision,
+            observation: self.run_stats.looks(),
+            because: self.policy.explain(),
+            pages: batches.iter().map(|batch| batch.pages).sum(),
+            bytes: batches.iter().map(event::Batch::bytes).sum(),
+            threads: threads.len() as u64,
+            held_back: held_back.to_owned(),
+            ..event::Decision::default()
+        }));
+        for part in batches.chunks(event::ORDERS_PER_LINE) {
+            control_port.record(Event::Orders(event::Orders { decision, batches: part.to_vec(), threads: Vec::new() }));
+        }
+        if !threads.is_empty() {
+            control_port.record(Event::Orders(event::Orders { decision, batches: Vec::new(), threads }));
+        }
+    }
+
+    /// What is known of a page, its home from the freshest source.
+    fn known(&self, page: &PageKey) -> Option<Known> {
+        let managed = self.targets.by_number(page.process)?;
+        let mut known = self.table.known(managed.page_id(page.page)).unwrap_or_default();
+        known.home = managed.homes.of(page.page).or(known.home);
+        Some(known)
+    }
+
+    /// Keeps the books of what was carried out (or taken back).
+    fn settle(&mut self, decision: u64, mut done: Done, is_undo: bool, control_port: &mut dyn ControlPort) {
+        for (number, page, from, to) in &done.moved {
+            let Some(managed) = self.targets.by_number(*number) else { continue };
+            if let Some(from) = from {
+                let first = if managed.is_huge(*page) { page & !511 } else { *page };
+                if first == *page {
+                    self.table.moved(managed.page_id(first), *from, *to as u8);
+                }
+                if !is_undo && self.undo.len() < UNDO_MAX {
+                    self.undo.push((*number, *page, *from));
+                }
+            }
+        }
+        for trouble in std::mem::take(&mut done.troubles) {
+            self.trouble(trouble, control_port);
+        }
+        if !is_undo {
+            let room = UNDO_MAX.saturating_sub(self.undo_threads.len());
+            self.undo_threads.extend(done.threads.iter().take(room).cloned());
+            self.judged.push(decision);
+            self.regression_guard.changed(done.took_ns as f64);
+            self.outcomes.append(&mut done.outcomes);
+        }
+        self.run_stats.done(&done, is_undo);
+        control_port.record(Event::Action(event::Action {
+            decision,
+            undo: is_undo,
+            pages: done.pages,
+            threads_moved: done.threads.len() as u64 + done.threads_taken_back,
+            threads_refused: done.threads_refused,
+            moved_bytes: done.moved_bytes,
+            took_ns: done.took_ns,
+            stayed: Vec::new(),
+        }));
+    }
+
+    /// A batch was judged: what did harm goes back.
+    fn judged(&mut self, judgement: &Judgement, control_port: &mut dyn ControlPort) {
+        let mut decisions = std::mem::take(&mut self.judged);
+        // One decision may order pages moved and others copied.
+        decisions.dedup();
+        let undo = std::mem::take(&mut self.undo);
+        let undo_threads = std::mem::take(&mut self.undo_threads);
+        let windows = |(mean, windows): (f64, usize)| event::Windows {
+            windows: windows as u64,
+            elapsed_ns: windows as u64 * self.interval.as_nanos() as u64,
+            mean,
+        };
+        let finite = judgement.plus_minus_percent.is_finite();
+        control_port.record(Event::Comparison(event::Comparison {
+            decisions: decisions.clone(),
+            measure: "1/us: inverse of the mean latency of the accesses seen, by probes".to_owned(),
+            with: windows(judgement.after),
+            without: windows(judgement.before),
+            change_percent: judgement.change_percent,
+            plus_minus_percent: finite.then_some(judgement.plus_minus_percent),
+            verdict: if judgement.undo { event::Verdict::Undone } else { event::Verdict::Kept },
+            because: String::new(),
+        }));
+        self.run_stats.judged(judgement.undo);
+        if !judgement.undo {
+            self.undo_copies.clear();
+            return;
+        }
+        self.take_copies_back(decisions.last().copied().unwrap_or(0), control_port);
+        let back = |(process, page, home): &(u32, u64, u8)| Order::Migrate {
+            page: PageKey { process: *process, page: *page, size: PageSize::Small },
+            to: usize::from(*home),
+        };
+        let orders: Vec<Order> = undo.iter().map(back).collect();
+        let threads_taken_back = self.migration_executor.take_back(&undo_threads, &mut self.targets, control_port);
+        let done = self.migration_executor.carry_out(orders, &mut self.targets, control_port, &mut || true);
+        let done = Done { threads_taken_back, ..done };
+        self.settle(decisions.last().copied().unwrap_or(0), done, true, control_port);
+    }
+
+    /// How soon to look again: as the policy wishes, and less often while nothing happens.
+    fn set_pace(&mut self, is_idle: bool, ordered: usize, control_port: &mut dyn ControlPort) {
+        self.quiet = if ordered > 0 || !(is_idle || self.is_paused) { 0 } else { self.quiet.saturating_add(1) };
+        let costs = if self.look_allowance.is_left() {
+            Duration::ZERO
+        } else {
+            self.look_took.div_f64(LOOK_SHARE).min(SLOWEST)
+        };
+        let least = self.options.tunables.interval.max(costs);
+        let wish = Duration::from_nanos(self.policy.requirements().next_ns);
+        // Looking is cheap, and a policy that remembers is asked when evidence says so.
+        let wished = if self.policy.remembers() { least } else { wish.max(least) }.min(SLOWEST.max(least));
+        let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
+        self.state = match (self.is_paused, is_idle, next > wished) {
+            (true, ..) => State::Paused,
+            (_, true, true) => State::BackedOff,
+            (_, true, false) => State::Idle,
+            _ => State::Running,
+        };
+        self.because = if is_idle { "nobody runs and nothing is used".to_owned() } else { String::new() };
+        if (next > wished) != (self.interval > wished) {
+            self.run_stats.backed_off(next > self.interval);
+            let because = if next > wished { "nothing happens" } else { "something happens again" };
+            let (was_ns, now_ns) = (self.interval.as_nanos() as u64, next.as_nanos() as u64);
+            control_port.record(Event::BackOff(event::BackOff { was_ns, now_ns, because: because.to_owned() }));
+        }
+        self.interval = next;
+    }
+}

@@ -1,0 +1,272 @@
+//! Who shows which copy and who should: pure. A file is known by its parts (as mappings show them), a part's pages to policies by one mapping's addresses,
+//! its owner's, whichever process they were used by: so that a policy sees one page with users on several nodes.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::files::Found;
+use super::files::Part;
+
+/// Pages of a part that are looked at, evenly spaced.
+pub const SAMPLED: u64 = 64;
+/// Share of the pages looked at that a policy has to want copied before the whole is: 1 over this.
+const WANTED_SHARE: usize = 4;
+
+/// A mapping: whose, and its first address.
+pub type Place = (u32, u64);
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct File {
+    path: PathBuf,
+    /// Nodes (index) that are to have copies.
+    copies: BTreeSet<usize>,
+    /// Its pages, as policies know them, that a policy wants copied.
+    wanted: BTreeSet<u64>,
+    /// Some process answered that this file cannot be copied: it is no evidence any more.
+    is_refused: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    shown: BTreeMap<Place, Found>,
+    owners: BTreeMap<Part, Place>,
+    files: BTreeMap<u64, File>,
+}
+
+/// What came of a wish to have a page copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyDecision {
+    /// So many of its pages are wanted, or it has copies: the file may be copied.
+    Enough,
+    /// Too few of its pages are wanted so far.
+    TooFew,
+    /// It is no page of a file that may be copied.
+    Unknown,
+}
+
+impl Book {
+    /// What a process has mapped now.
+    pub fn saw(&mut self, pid: u32, found: Vec<Found>) {
+        let old: Vec<Place> = self.places_of(pid).collect();
+        let fresh: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
+        for place in old.into_iter().filter(|place| !fresh.contains(&place.1)) {
+            self.shown.remove(&place);
+        }
+        for one in found {
+            if let Some(path) = &one.path {
+                let file = self.files.entry(one.part.inode).or_default();
+                if file.path != *path {
+                    // Numbers of files come again.
+                    *file = File { path: path.clone(), ..File::default() };
+                }
+            }
+            self.shown.insert((pid, one.start), one);
+        }
+        self.find_owners();
+    }
+
+    /// Processes that are there; what the others had is forgotten.
+    pub fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        let before = self.shown.len();
+        self.shown.retain(|place, _| is_there(place.0));
+        if self.shown.len() != before {
+            self.find_owners();
+        }
+    }
+
+    fn find_owners(&mut self) {
+        let shown = &self.shown;
+        self.owners.retain(|part, place| shown.get(place).is_some_and(|one| one.part == *part));
+        for (place, one) in shown {
+            self.owners.entry(one.part).or_insert(*place);
+        }
+        let inodes: BTreeSet<u64> = self.owners.keys().map(|part| part.inode).collect();
+        self.files.retain(|inode, _| inodes.contains(inode));
+    }
+
+    fn places_of(&self, pid: u32) -> impl Iterator<Item = Place> + '_ {
+        self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(place, _)| *place)
+    }
+
+    /// Mappings of a process that are evidence, with the node whose copy they show.
+    pub fn mappings_of(&self, pid: u32) -> impl Iterator<Item = &Found> {
+        let all = self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(_, one)| one);
+        all.filter(|one| self.files.get(&one.part.inode).is_some_and(|file| !file.is_refused))
+    }
+
+    /// A page (address over 4,096) of a process as policies know it: the owner's process and page. `None`: it is not of such a mapping.
+    #[must_use]
+    pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+        let address = page * 4096;
+        let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
+        if place.0 != pid || address >= one.start + one.part.bytes || self.files.get(&one.part.inode)?.is_refused {
+            return None;
+        }
+        let owner = self.owners.get(&one.part)?;
+        Some((owner.0, (owner.1 + (address - one.start)) / 4096))
+    }
+
+    /// The file of a page that policies name, by its number.
+    #[must_use]
+    pub fn file_of(&self, pid: u32, page: u64) -> Option<u64> {
+        let address = page * 4096;
+        let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
+        (place.0 == pid && address < one.start + one.part.bytes).then_some(one.part.inode)
+    }
+
+    /// A policy wants a page copied.
+    pub fn want(&mut self, pid: u32, page: u64) -> CopyDecision {
+        let Some(inode) = self.file_of(pid, page) else { return CopyDecision::Unknown };
+        let pages: u64 = self.owners.keys().filter(|part| part.inode == inode).map(sampled_pages).sum();
+        let Some(file) = self.files.get_mut(&inode).filter(|file| !file.is_refused) else {
+            return CopyDecision::Unknown;
+        };
+        file.wanted.insert(page);
+        if file.copies.is_empty() && file.wanted.len() * WANTED_SHARE < pages as usize {
+            return CopyDecision::TooFew;
+        }
+        CopyDecision::Enough
+    }
+
+    /// Nodes that have copies of a file.
+    #[must_use]
+    pub fn copies(&self, inode: u64) -> BTreeSet<usize> {
+        self.files.get(&inode).map(|file| file.copies.clone()).unwrap_or_default()
+    }
+
+    /// A file is to have exactly these copies; with none, what was wanted of it is forgotten.
+    pub fn set_copies(&mut self, inode: u64, copies: BTreeSet<usize>) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            if copies.is_empty() {
+                file.wanted.clear();
+            }
+            file.copies = copies;
+        }
+    }
+
+    /// A file that cannot be copied.
+    pub fn refuse(&mut self, inode: u64) {
+        self.set_copies(inode, BTreeSet::new());
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.is_refused = true;
+        }
+    }
+
+    /// Bytes of a file's parts that one more copy takes.
+    #[must_use]
+    pub fn bytes(&self, inode: u64) -> u64 {
+        self.owners.keys().filter(|part| part.inode == inode).map(|part| part.bytes).sum()
+    }
+
+    /// A file's path, and its number by its path.
+    #[must_use]
+    pub fn path(&self, inode: u64) -> Option<&PathBuf> {
+        self.files.get(&inode).map(|file| &file.path)
+    }
+
+    /// The file at a path.
+    #[must_use]
+    pub fn by_path(&self, path: &std::path::Path) -> Option<u64> {
+        self.files.iter().find(|(_, file)| file.path == path).map(|(inode, _)| *inode)
+    }
+
+    /// What is to be: (process, node index, file) for each process that maps a file with copies and runs on a node that has one.
+    #[must_use]
+    pub fn wanted(&self, node_of: impl Fn(u32) -> Option<usize>) -> BTreeSet<(u32, usize, u64)> {
+        let mut all = BTreeSet::new();
+        for ((pid, _), one) in &self.shown {
+            let copies = self.files.get(&one.part.inode).map(|file| &file.copies);
+            if let (Some(copies), Some(node)) = (copies, node_of(*pid))
+                && copies.contains(&node)
+            {
+                all.insert((*pid, node, one.part.inode));
+            }
+        }
+        all
+    }
+
+    /// Ranges that policies know such pages by: (owner's process, first page, pages).
+    pub fn ranges(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let known = self.owners.iter().filter(|(part, _)| self.files.get(&part.inode).is_some_and(|f| !f.is_refused));
+        known.map(|(part, place)| (place.0, place.1 / 4096, part.bytes / 4096))
+    }
+
+    /// A page of each file with copies, as policies know it, that they had: for telling policies that the copies are gone.
+    #[must_use]
+    pub fn wanted_pages(&self, inode: u64) -> Vec<(u32, u64)> {
+        let Some(file) = self.files.get(&inode) else { return Vec::new() };
+        let owner = self.owners.iter().find(|(part, _)| part.inode == inode).map(|(_, place)| place.0);
+        owner.map_or_else(Vec::new, |pid| file.wanted.iter().map(|page| (pid, *page)).collect())
+    }
+}
+
+/// Pages of a part that are looked at.
+#[must_use]
+pub fn sampled_pages(part: &Part) -> u64 {
+    (part.bytes / 4096).clamp(1, SAMPLED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: Part = Part { inode: 42, offset: 0, bytes: 64 << 12 };
+
+    fn found(start: u64, copy_of: Option<u16>) -> Found {
+        let path = copy_of.is_none().then(|| PathBuf::from("/data"));
+        Found { start, part: PART, path, copy_of, referenced_bytes: 0 }
+    }
+
+    fn two_processes() -> Book {
+        let mut book = Book::default();
+        book.saw(7, vec![found(0x10000, None)]);
+        book.saw(8, vec![found(0x90000, None)]);
+        book
+    }
+
+    #[test]
+    fn all_processes_pages_of_a_file_are_the_owners() {
+        let mut book = two_processes();
+        assert_eq!(book.page(8, 0x92), Some((7, 0x12)));
+        assert_eq!(book.page(8, 0x90 + 64), None, "behind its end");
+        assert_eq!(book.page(8, 0x8f), None);
+        book.keep(|pid| pid != 7);
+        assert_eq!(book.page(8, 0x92), Some((8, 0x92)), "the owner has ended");
+        book.keep(|_| false);
+        assert_eq!(book.path(42), None);
+    }
+
+    #[test]
+    fn a_file_is_copied_once_a_quarter_of_its_pages_is_wanted() {
+        let mut book = two_processes();
+        for page in 0..15 {
+            assert_eq!(book.want(7, 0x10 + page), CopyDecision::TooFew);
+        }
+        assert_eq!(book.want(7, 0x10), CopyDecision::TooFew, "the same once more");
+        assert_eq!(book.want(7, 0x1f), CopyDecision::Enough);
+        book.set_copies(42, BTreeSet::from([0, 1]));
+        assert_eq!(book.want(7, 0x500), CopyDecision::Unknown);
+        let node_of = |pid| Some(pid as usize - 7);
+        assert_eq!(book.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
+        assert_eq!(book.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
+        book.saw(8, vec![found(0x90000, Some(1))]);
+        assert_eq!(book.wanted(node_of).len(), 2, "who shows its copy goes on to");
+        assert_eq!(book.wanted_pages(42).len(), 16);
+        book.set_copies(42, BTreeSet::new());
+        assert_eq!((book.wanted(node_of).len(), book.wanted_pages(42).len()), (0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_copied_is_no_evidence_any_more() {
+        let mut book = two_processes();
+        book.refuse(42);
+        assert_eq!((book.page(8, 0x92), book.mappings_of(8).count()), (None, 0));
+        assert_eq!(book.want(7, 0x10), CopyDecision::Unknown);
+        let other = Found { path: Some(PathBuf::from("/other")), ..found(0x10000, None) };
+        book.saw(7, vec![other]);
+        assert_eq!(book.mappings_of(7).count(), 1, "the number came again for another file");
+    }
+}

@@ -1,0 +1,522 @@
+//! Copies of files on several nodes while programs run: for programs of several processes that were started with the preload library of
+//! `numapilot-replica` ([`Mappings`]). Processes of one node share its copy.
+//!
+//! Evidence needs no samples: the kernel tells which part of a file's mapping a process has used since it was last asked ([`files`]), and such a mapping is
+//! only read. To policies a page of a file is one page, whoever uses it ([`book`]). They order pages copied; files are copied, and given back,
+//! as wholes. What the libraries answer is told as events.
+
+pub mod book;
+pub mod files;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_kernel::actuator::free_memory::NodeMemory;
+use numapilot_kernel::maps;
+use numapilot_kernel::memory::PageQuery;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_placement::Action as Order;
+use numapilot_placement::Outcome;
+use numapilot_placement::PageKey;
+use numapilot_placement::PageSize;
+use numapilot_placement::Refusal;
+use numapilot_replica::mappings::Action;
+use numapilot_replica::mappings::Event as Answer;
+use numapilot_replica::mappings::Mappings;
+use numapilot_replica::orders;
+
+use crate::allowance::Allowance;
+use crate::event;
+use crate::observe::Use;
+use crate::system::clock;
+use crate::system::targets::ManagedProcess;
+use crate::system::targets::Targets;
+use book::Book;
+use book::CopyDecision;
+use book::SAMPLED;
+
+/// Between two looks at files: forgetting and asking what was used costs both the process and us.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Share of a processor that looks may take once they have taken the advance.
+const LOOK_SHARE: f64 = 0.002;
+const LOOK_ADVANCE: Duration = Duration::from_secs(2);
+/// Answers are waited for so long; later ones are heard at the next look.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
+const ANSWERS_EVERY: Duration = Duration::from_millis(2);
+/// Share of a process's running time on one node from which on the process is that node's.
+const ON_ONE_NODE: f64 = 0.9;
+
+/// Where a process runs, which takes two looks to change: its threads may be elsewhere for a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Residence {
+    /// The one node (index) that it runs on.
+    node: Option<usize>,
+    /// As it was at the last look.
+    seen: Option<usize>,
+    /// Its share of a processor on each node then.
+    busy: Vec<f64>,
+}
+
+impl Residence {
+    /// It ran for these shares of the time on each node. Threads are not looked at every time: the same once more says nothing new. Where nobody ran, it is
+    /// where it was.
+    fn saw(&mut self, busy: Vec<f64>) {
+        let total: f64 = busy.iter().sum();
+        if total <= 0.0 || busy == self.busy {
+            return;
+        }
+        let node = busy.iter().position(|share| *share >= ON_ONE_NODE * total);
+        if self.seen == node {
+            self.node = node;
+        }
+        (self.seen, self.busy) = (node, busy);
+    }
+}
+
+/// A process, the node (index) whose copy it is to show, and the file.
+type Wanted = (u32, usize, u64);
+
+/// What came of a batch of orders.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Of each order, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// What to put back where the batch is undone: files, and the nodes that had copies before.
+    pub before: Vec<(u64, BTreeSet<usize>)>,
+    /// What became of it.
+    pub events: Vec<event::Copies>,
+    /// Nanoseconds until the processes had answered.
+    pub took_ns: u64,
+    /// What went wrong, in words.
+    pub troubles: Vec<String>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Copies {
+    mappings: Mappings,
+    ids: Vec<NodeId>,
+    keep_bytes: u64,
+    book: Book,
+    /// Where processes run.
+    nodes: BTreeMap<u32, Residence>,
+    /// Processes that were asked before: what they have used since is known.
+    asked: BTreeSet<u32>,
+    /// As it was last told to the libraries.
+    told: BTreeSet<Wanted>,
+    heard: u64,
+    looks: u64,
+    looked_at: Option<Instant>,
+    allowance: Allowance,
+    text: Vec<u8>,
+    /// Copies that could not be made or are gone, for policies to hear of: pages with the node that keeps them.
+    lost: Vec<(PageKey, usize)>,
+}
+
+impl Copies {
+    /// For programs that [`Mappings::apply`] was applied to, with [`numapilot_replica::mappings::Rules::by_order`].
+    #[must_use]
+    pub fn new(mappings: Mappings, machine: &Machine, keep_bytes: u64) -> Copies {
+        Copies {
+            mappings,
+            ids: machine.nodes().iter().map(|node| node.id).collect(),
+            keep_bytes,
+            book: Book::default(),
+            nodes: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            told: BTreeSet::new(),
+            heard: 0,
+            looks: 0,
+            looked_at: None,
+            allowance: Allowance::new(LOOK_ADVANCE, LOOK_SHARE),
+            text: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// The page of a file as policies know it, where it is one; else the page itself.
+    #[must_use]
+    pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+        self.book.page(pid, page)
+    }
+
+    /// Ranges that nobody can write, by how they are mapped: (process by its number for policies, first page, pages), ascending.
+    #[must_use]
+    pub fn ranges(&self, targets: &Targets) -> Vec<(u32, u64, u64)> {
+        let number = |pid: u32| targets.all.get(&pid).map(ManagedProcess::number);
+        let ranges = self.book.ranges().filter_map(|(pid, first, pages)| Some((number(pid)?, first, pages)));
+        let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
+        ranges.sort_unstable();
+        ranges
+    }
+
+    /// Copies that are gone since this was last asked.
+    pub fn lost(&mut self) -> Vec<(PageKey, usize)> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Looks who uses which file, if it is time to. `can_act`: processes that have come to a node with copies get theirs.
+    pub fn look(
+        &mut self,
+        targets: &mut Targets,
+        query: &mut PageQuery,
+        can_act: bool,
+    ) -> (Vec<Use>, Vec<event::Copies>, Vec<String>) {
+        let since = self.looked_at.map(|then| then.elapsed());
+        if since.is_some_and(|since| since < LOOK_EVERY) {
+            return (Vec::new(), Vec::new(), Vec::new());
+        }
+        self.looked_at = Some(Instant::now());
+        self.allowance.passed(since.unwrap_or_default());
+        if !self.allowance.is_left() {
+            return (Vec::new(), Vec::new(), Vec::new());
+        }
+        let begun = clock::own_cpu();
+        let (mut uses, mut troubles) = (Vec::new(), Vec::new());
+        self.book.keep(|pid| targets.all.contains_key(&pid));
+        self.nodes.retain(|pid, _| targets.all.contains_key(pid));
+        let asked = std::mem::take(&mut self.asked);
+        for (pid, managed) in &targets.all {
+            if let Err(error) = self.look_at(*pid, managed) {
+                troubles.push(error);
+            }
+        }
+        // The first answer tells of everything since the start, also of what was only mapped.
+        for (pid, managed) in targets.all.iter().filter(|(pid, _)| asked.contains(pid)) {
+            self.uses_of(*pid, managed, targets, query, &mut uses);
+        }
+        self.looks += 1;
+        let mut events = self.hear(0, targets);
+        if can_act && let Err(error) = self.tell() {
+            troubles.push(error);
+        }
+        events.retain(|event| !event.processes.is_empty());
+        self.allowance.spent(clock::own_cpu().saturating_sub(begun));
+        (uses, events, troubles)
+    }
+
+    fn look_at(&mut self, pid: u32, managed: &ManagedProcess) -> Result<(), String> {
+        // One that has ended is noticed at the next look.
+        let Ok(Some(found)) = files::read(pid, self.mappings.folder(), &mut self.text) else { return Ok(()) };
+        self.book.saw(pid, found);
+        self.asked.insert(pid);
+        let mut busy = vec![0.0; self.ids.len()];
+        managed.threads.values().for_each(|thread| busy[thread.node] += thread.busy);
+        self.nodes.entry(pid).or_default().saw(busy);
+        match maps::clear_referenced(pid) {
+            Err(error) if !matches!(error, numapilot_kernel::KernelError::Gone { .. }) => {
+                Err(format!("which files are used cannot be told: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a process has used of files, as uses of pages: as many of each mapping's pages as its share that was used.
+    fn uses_of(
+        &self,
+        pid: u32,
+        managed: &ManagedProcess,
+        targets: &Targets,
+        query: &mut PageQuery,
+        uses: &mut Vec<Use>,
+    ) {
+        let mut threads: Vec<_> = managed.threads.values().filter(|thread| thread.busy > 0.0).collect();
+        threads.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+        if threads.is_empty() {
+            return;
+        }
+        for one in self.book.mappings_of(pid) {
+            let sampled = book::sampled_pages(&one.part);
+            let used = (SAMPLED * one.referenced_bytes).div_ceil(one.part.bytes).min(sampled);
+            let step = one.part.bytes / 4096 / sampled;
+            // Where only a part was used, who knows which: pages take turns.
+            let pages = (0..used).map(|at| one.start / 4096 + (at + self.looks * used) % sampled * step);
+            let addresses: Vec<u64> = pages.map(|page| page * 4096).collect();
+            let mut states = Vec::new();
+            if query.states(pid, &addresses, &mut states).is_err() {
+                return;
+            }
+            for (at, (address, state)) in addresses.iter().zip(&states).enumerate() {
+                let home = state.node().and_then(|node| self.ids.iter().position(|id| *id == node));
+                let (Some(home), Some((owner, page))) = (home, self.book.page(pid, address / 4096)) else { continue };
+                let Some(owner) = targets.all.get(&owner) else { continue };
+                let thread = threads[at % threads.len()];
+                uses.push(Use {
+                    process: owner.number(),
+                    page,
+                    is_large: false,
+                    thread: thread.number,
+                    from: thread.node as u8,
+                    home: home as u8,
+                    is_sampled: false,
+                    is_read_only: true,
+                });
+            }
+        }
+    }
+
+    /// Why nothing need be done about an order now: the file has these copies, or too few of its pages are wanted so far (this one is noted).
+    pub fn need_not(&mut self, order: &Order, targets: &Targets) -> Option<Refusal> {
+        let Order::Replicate { page, nodes } = order else { return None };
+        let pid = targets.by_number(page.process)?.target.pid;
+        let copies = self.book.copies(self.book.file_of(pid, page.page)?);
+        let is_done = !copies.is_empty() && nodes.iter().all(|node| copies.contains(node));
+        let wish = self.book.want(pid, page.page);
+        match wish {
+            _ if is_done => Some(Refusal::AlreadyThere),
+            CopyDecision::TooFew => Some(Refusal::Busy),
+            CopyDecision::Enough | CopyDecision::Unknown => None,
+        }
+    }
+
+    /// Whether an order is about a file of ours.
+    #[must_use]
+    pub fn is_about_copies(&self, order: &Order, targets: &Targets) -> bool {
+        match order {
+            Order::Replicate { .. } => true,
+            // A copied page that is to move is to be one again.
+            Order::Migrate { page, .. } => {
+                self.file_of(page, targets).is_some_and(|file| !self.book.copies(file).is_empty())
+            }
+            _ => false,
+        }
+    }
+
+    fn file_of(&self, page: &PageKey, targets: &Targets) -> Option<u64> {
+        self.book.file_of(targets.by_number(page.process)?.target.pid, page.page)
+    }
+
+    /// Carries out orders of which [`Copies::is_about_copies`].
+    pub fn carry_out(&mut self, decision: u64, orders: Vec<Order>, targets: &Targets, memory: &[NodeMemory]) -> Copied {
+        let mut done = Copied::default();
+        let mut before: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        let mut results: Vec<Result<Option<u64>, Refusal>> = Vec::new();
+        for order in &orders {
+            let (Order::Replicate { page, .. } | Order::Migrate { page, .. }) = order else {
+                results.push(Err(Refusal::Unsupported));
+                continue;
+            };
+            let Some(file) = self.file_of(page, targets) else {
+                results.push(Err(Refusal::Unsupported));
+                continue;
+            };
+            before.entry(file).or_insert_with(|| self.book.copies(file));
+            results.push(self.order(file, order, targets, memory));
+        }
+        self.tell_and_wait(decision, targets, &mut done);
+        before.retain(|file, copies| *copies != self.book.copies(*file));
+        done.before = before.into_iter().collect();
+        let carried = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count().max(1);
+        let each_ns = done.took_ns as f64 / carried as f64;
+        let outcome = |(action, result): (Order, Result<Option<u64>, Refusal>)| {
+            let result = match result {
+                // Every process may have refused.
+                Ok(Some(file)) if self.book.copies(file).is_empty() => Err(Refusal::NoRoom),
+                Ok(Some(_)) => Ok(each_ns),
+                Ok(None) => Ok(0.0),
+                Err(refusal) => Err(refusal),
+            };
+            Outcome { action, result }
+        };
+        done.outcomes = orders.into_iter().zip(results).map(outcome).collect();
+        done
+    }
+
+    /// Notes what one order wants. `Ok(Some(file))`: by this a file gets copies; `Ok(None)`: it is as ordered.
+    fn order(
+        &mut self,
+        file: u64,
+        order: &Order,
+        targets: &Targets,
+        memory: &[NodeMemory],
+    ) -> Result<Option<u64>, Refusal> {
+        let Order::Replicate { page, nodes } = order else {
+            self.book.set_copies(file, BTreeSet::new());
+            return Ok(None);
+        };
+        let (had, bytes) = (self.book.copies(file), self.book.bytes(file));
+        let has_room = |node: &usize| {
+            had.contains(node) || memory.get(*node).is_some_and(|m| m.available_bytes() >= bytes + self.keep_bytes)
+        };
+        let nodes: Vec<usize> = nodes.iter().copied().filter(has_room).collect();
+        if nodes.len() < 2 {
+            return Err(Refusal::NoRoom);
+        }
+        let pid = targets.by_number(page.process).map(|managed| managed.target.pid).ok_or(Refusal::Gone)?;
+        match self.book.want(pid, page.page) {
+            CopyDecision::Enough => {
+                self.book.set_copies(file, had.iter().copied().chain(nodes).collect());
+                Ok((self.book.copies(file) != had).then_some(file))
+            }
+            CopyDecision::TooFew => Err(Refusal::Busy),
+            CopyDecision::Unknown => Err(Refusal::Gone),
+        }
+    }
+
+    /// A batch is taken back.
+    pub fn take_back(&mut self, decision: u64, before: &[(u64, BTreeSet<usize>)], targets: &Targets) -> Copied {
+        let mut done = Copied::default();
+        for (file, copies) in before {
+            self.report_lost(*file, targets);
+            self.book.set_copies(*file, copies.clone());
+        }
+        self.tell_and_wait(decision, targets, &mut done);
+        done
+    }
+
+    fn tell_and_wait(&mut self, decision: u64, targets: &Targets, done: &mut Copied) {
+        let begun = Instant::now();
+        match self.tell() {
+            Ok(changed) => done.events = self.wait(decision, changed, targets),
+            Err(error) => done.troubles.push(error),
+        }
+        done.took_ns = begun.elapsed().as_nanos() as u64;
+    }
+
+    /// Tells the libraries what is to be, if that has changed. Returns what has.
+    fn tell(&mut self) -> Result<Vec<Wanted>, String> {
+        let wanted = self.book.wanted(|pid| self.nodes.get(&pid)?.node);
+        if wanted == self.told {
+            return Ok(Vec::new());
+        }
+        let order = |(pid, node, file): &Wanted| {
+            let path = self.book.path(*file)?.clone();
+            Some(orders::Order { pid: *pid, node: u32::from(self.ids[*node].0), inode: *file, path })
+        };
+        let all: Vec<orders::Order> = wanted.iter().filter_map(order).collect();
+        self.mappings.order(&all).map_err(|error| error.to_string())?;
+        let changed = wanted.symmetric_difference(&self.told).copied().collect();
+        self.told = wanted;
+        Ok(changed)
+    }
+
+    /// Waits until every process has answered what it was told, for a while.
+    fn wait(&mut self, decision: u64, changed: Vec<Wanted>, targets: &Targets) -> Vec<event::Copies> {
+        let until = Instant::now() + ANSWERS_WITHIN;
+        let mut expected: BTreeSet<(u32, u64)> = changed.into_iter().map(|(pid, _, file)| (pid, file)).collect();
+        let mut events: Vec<event::Copies> = Vec::new();
+        while !expected.is_empty() && Instant::now() < until {
+            for event in self.hear(decision, targets) {
+                if let Some(file) = self.book.by_path(std::path::Path::new(&event.file)) {
+                    expected.retain(|(pid, of)| *of != file || event.processes.iter().all(|one| one.pid != *pid));
+                }
+                match events.iter_mut().find(|told| told.file == event.file) {
+                    Some(told) => told.processes.extend(event.processes),
+                    None => events.push(event),
+                }
+            }
+            std::thread::sleep(ANSWERS_EVERY);
+        }
+        events
+    }
+
+    /// What processes have answered since the last look or order; for the end.
+    pub fn last_answers(&mut self, targets: &Targets) -> Vec<event::Copies> {
+        self.hear(0, targets)
+    }
+
+    /// What processes have answered since the last time, by file.
+    fn hear(&mut self, decision: u64, targets: &Targets) -> Vec<event::Copies> {
+        // A log that cannot be read now is read next time.
+        let Ok(answers) = self.mappings.news(&mut self.heard) else { return Vec::new() };
+        let mut by_file: BTreeMap<String, event::Copies> = BTreeMap::new();
+        for answer in answers {
+            let path = answer.path.display().to_string();
+            let event = by_file.entry(path.clone()).or_insert_with(|| event::Copies {
+                decision,
+                file: path,
+                processes: Vec::new(),
+            });
+            event.processes.push(told(&answer));
+            self.weigh(&answer, targets);
+        }
+        by_file.into_values().collect()
+    }
+
+    /// A file that a process cannot copy is let go; where a node has no memory for it, the node's copy is.
+    fn weigh(&mut self, answer: &Answer, targets: &Targets) {
+        let reason = answer.reason.as_deref().unwrap_or_default();
+        let Some(file) = self.book.by_path(&answer.path) else { return };
+        if answer.action != Action::Left || reason == "on the node already" {
+            return;
+        }
+        self.report_lost(file, targets);
+        let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node));
+        match full.filter(|_| reason.contains("memory")) {
+            Some(node) => {
+                let mut copies = self.book.copies(file);
+                copies.remove(&node);
+                self.book.set_copies(file, if copies.len() < 2 { BTreeSet::new() } else { copies });
+            }
+            None => self.book.refuse(file),
+        }
+    }
+
+    fn report_lost(&mut self, file: u64, targets: &Targets) {
+        let home = self.book.copies(file).first().copied().unwrap_or(0);
+        for (pid, page) in self.book.wanted_pages(file) {
+            if let Some(managed) = targets.all.get(&pid) {
+                self.lost.push((PageKey { process: managed.number(), page, size: PageSize::Small }, home));
+            }
+        }
+    }
+}
+
+fn told(answer: &Answer) -> event::CopyTold {
+    let done = match answer.action {
+        Action::Replaced => "copied",
+        Action::Left => "left",
+        Action::Collapsed => "collapsed",
+        Action::GivenBack => "given-back",
+    };
+    event::CopyTold {
+        pid: answer.pid,
+        node: answer.node,
+        bytes: answer.bytes,
+        done: done.to_owned(),
+        because: answer.reason.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_replica::mappings::Rules;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_a_process_that_has_ended_is_told_once() {
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+        let log = mappings.folder().join("log");
+        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+        let targets = Targets::default();
+        assert!(copies.last_answers(&targets).is_empty());
+        std::fs::write(log, "7\t1\treplaced\t4096\t7f0000000000\t-\t/tmp/data\n").unwrap();
+        let told = copies.last_answers(&targets);
+        let [event::Copies { file, processes, .. }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((file.as_str(), processes[0].pid, processes[0].done.as_str()), ("/tmp/data", 7, "copied"));
+        assert!(copies.last_answers(&targets).is_empty());
+    }
+
+    #[test]
+    fn a_process_lives_where_it_was_seen_twice() {
+        let (mut residence, mut looks) = (Residence::default(), 0.0);
+        let mut saw = |shares: [f64; 3]| {
+            looks += 1e-6;
+            residence.saw(shares.iter().map(|share| share + if *share > 0.0 { looks } else { 0.0 }).collect());
+            residence.node
+        };
+        let (on_1, on_2, on_both, idle) = ([0.0, 0.9, 0.05], [0.0, 0.0, 0.5], [0.0, 0.5, 0.5], [0.0; 3]);
+        assert_eq!([saw(on_1), saw(on_1)], [None, Some(1)]);
+        assert_eq!([saw(on_both), saw(on_1), saw(on_2)], [Some(1); 3], "for a moment only");
+        assert_eq!([saw(on_2), saw(idle), saw(idle)], [Some(2); 3]);
+        assert_eq!([saw(on_both), saw(on_both)], [Some(2), None], "on several");
+        let mut residence = Residence::default();
+        residence.saw(vec![0.5, 0.0]);
+        residence.saw(vec![0.5, 0.0]);
+        assert_eq!(residence.node, None, "the same look twice");
+    }
+}

@@ -1,0 +1,127 @@
+//! What the nodes have, and what is taken of it: processors from `/proc/stat`, memory as the guard of the actuator counts it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::free_memory;
+use numapilot_kernel::cpu_time;
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+
+use crate::packing::Demand;
+use crate::packing::MachineCapacity;
+use crate::packing::NodeCapacity;
+
+/// A distance that firmware does not tell.
+const FAR: u32 = 20;
+
+/// Looks at the nodes again and again.
+#[derive(Debug)]
+pub struct Looker {
+    root: PathBuf,
+    memory: free_memory::NodeFreeMemory,
+    before: BTreeMap<CpuId, u64>,
+    at: Instant,
+}
+
+impl Looker {
+    /// Of this system, from now on.
+    ///
+    /// # Errors
+    /// `/proc/stat` cannot be read.
+    pub fn new() -> Result<Looker, KernelError> {
+        Looker::under(Path::new("/"))
+    }
+
+    fn under(root: &Path) -> Result<Looker, KernelError> {
+        let before = ticks(root)?;
+        Ok(Looker {
+            root: root.to_owned(),
+            memory: free_memory::NodeFreeMemory::under(root),
+            before,
+            at: Instant::now(),
+        })
+    }
+
+    /// The nodes with what is taken by others than these, on average since the last call.
+    ///
+    /// # Errors
+    /// `/proc/stat` cannot be read.
+    pub fn capacity(&mut self, machine: &Machine, demands: &[Demand]) -> Result<MachineCapacity, KernelError> {
+        let now = ticks(&self.root)?;
+        let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
+        let busy: Vec<f64> = machine.nodes().iter().map(|node| self.busy(&node.cpus, &now) / seconds).collect();
+        (self.before, self.at) = (now, Instant::now());
+        // Whose use of a node is whose is not known: what is left of the machine's after theirs is spread as the machine's is.
+        let all: f64 = busy.iter().sum();
+        let theirs: f64 = demands.iter().map(|demand| demand.cpus).sum();
+        let left = if all > 0.0 { ((all - theirs) / all).max(0.0) } else { 0.0 };
+        let nodes = machine.nodes().iter().zip(&busy).enumerate().map(|(at, (node, busy))| {
+            let memory = self.memory.of_node(node.id).unwrap_or_default();
+            let used = memory.total_bytes.saturating_sub(memory.available_bytes());
+            let packed: u64 = demands.iter().filter_map(|demand| demand.memory_bytes.get(at)).sum();
+            let online = |cpu: &&CpuId| machine.cpu(**cpu).is_some_and(|cpu| cpu.online);
+            let cpus = node.cpus.iter().filter(online).count() as f64;
+            NodeCapacity {
+                cpus,
+                // Ticks are rounded: no node works more than it has processors.
+                cpus_taken: (busy * left).min(cpus),
+                memory_bytes: memory.total_bytes,
+                memory_taken: used.saturating_sub(packed),
+            }
+        });
+        let nodes = nodes.collect();
+        Ok(MachineCapacity { nodes, distance: distances(machine) })
+    }
+
+    /// Seconds for which these CPUs worked.
+    fn busy(&self, cpus: &[CpuId], now: &BTreeMap<CpuId, u64>) -> f64 {
+        let ran = |cpu: &CpuId| Some(now.get(cpu)?.saturating_sub(*self.before.get(cpu)?));
+        cpus.iter().filter_map(ran).sum::<u64>() as f64 / cpu_time::ticks_per_s()
+    }
+}
+
+fn ticks(root: &Path) -> Result<BTreeMap<CpuId, u64>, KernelError> {
+    Ok(cpu_time::all(root)?.into_iter().map(|time| (time.cpu, time.busy_ticks)).collect())
+}
+
+fn distances(machine: &Machine) -> Vec<Vec<u32>> {
+    let ids: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
+    let distance = |from: NodeId, to: NodeId| {
+        let told = machine.distance(from, to);
+        told.unwrap_or(if from == to { 10 } else { FAR })
+    };
+    ids.iter().map(|from| ids.iter().map(|to| distance(*from, *to)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! This machine, at work.
+
+    use super::*;
+
+    #[test]
+    fn nodes_have_processors_and_memory_and_work_is_seen() {
+        let machine = Machine::live().unwrap();
+        let mut looker = Looker::new().unwrap();
+        let begun = Instant::now();
+        let mut capacity = MachineCapacity::default();
+        // However little of the processor this test gets, the machine is busy meanwhile.
+        while capacity.nodes.iter().map(|node| node.cpus_taken).sum::<f64>() < 0.2 && begun.elapsed().as_secs() < 60 {
+            let spin = Instant::now();
+            while spin.elapsed().as_millis() < 200 {}
+            capacity = looker.capacity(&machine, &[]).unwrap();
+        }
+        assert_eq!((capacity.nodes.len(), capacity.distance[0][0]), (machine.nodes().len(), 10));
+        let node = &capacity.nodes[0];
+        assert!(node.cpus >= 1.0 && node.cpus_taken >= 0.0 && node.memory_taken < node.memory_bytes, "{node:?}");
+        // Whoever uses all of it leaves nothing taken by others.
+        let demand = Demand { cpus: 1e6, memory_bytes: vec![u64::MAX / 2; capacity.nodes.len()], ..Demand::default() };
+        let capacity = looker.capacity(&machine, &[demand]).unwrap();
+        assert!(capacity.nodes.iter().all(|node| node.cpus_taken == 0.0 && node.memory_taken == 0));
+    }
+}

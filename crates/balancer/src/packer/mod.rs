@@ -1,0 +1,528 @@
+//! Whole processes on nodes, again and again: numad's job. Every few seconds it looks at who keeps processors busy and where its memory is, asks
+//! [`crate::packing`] where everybody should live, and moves whoever is to move if that is worth it.
+//!
+//! Steered and heard like the loop, by a [`ControlPort`]. Everything that it changes is kept before and put back at its end; memory stays where it is.
+
+mod capacity;
+mod place;
+mod units;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use numapilot_kernel::actuator::Mover;
+use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::balancing::BalancingMoves;
+use numapilot_kernel::cgroup;
+use numapilot_kernel::migrate::Migration;
+use numapilot_kernel::task;
+use numapilot_machine::Machine;
+use numapilot_machine::format_cpu_list;
+
+pub use capacity::Looker;
+pub use units::allowed_here;
+
+use crate::balancing_loop::BalancerError;
+use crate::balancing_loop::Options;
+use crate::balancing_loop::Who;
+use crate::control_port::ControlPort;
+use crate::event::Action;
+use crate::event::Decision;
+use crate::event::Event;
+use crate::event::PageOutcomes;
+use crate::event::Setting;
+use crate::event::SettingDone;
+use crate::event::Start;
+use crate::event::Steered;
+use crate::event::Stop;
+use crate::event::Target;
+use crate::event::Targets;
+use crate::event::Trouble;
+use crate::packing::Demand;
+use crate::packing::NodeSet;
+use crate::packing::Packing;
+use crate::packing::PackingSettings;
+use crate::packing::pack;
+use crate::status;
+use crate::status::Command;
+use crate::status::Counters;
+use crate::status::OwnUse;
+use crate::status::State;
+use crate::status::Status;
+use crate::status::Steering;
+use crate::status::TargetStatus;
+use place::Held;
+use place::Placed;
+use units::Unit;
+use units::Watched;
+
+/// Between two looks at least: processor time is counted in ticks of 10 ms.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct Packer {
+    machine: Machine,
+    options: Options,
+    settings: PackingSettings,
+    watched: BTreeMap<u32, Watched>,
+    held: BTreeMap<Unit, Held>,
+    /// Processes that are another numapilot's.
+    foreign: BTreeSet<(u32, u64)>,
+    looker: Looker,
+    mover: Mover,
+    counters: Counters,
+    kernel_moves: BalancingMoves,
+    started: Instant,
+    last: Instant,
+    is_paused: bool,
+    says: String,
+    troubles: BTreeSet<String>,
+    run: String,
+    started_unix_ns: u64,
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+impl Packer {
+    /// Looks at nobody yet. Of the options, who, what may change, whether it is dry and how long count.
+    ///
+    /// # Errors
+    /// There is one node, or a process that is named is not there.
+    pub fn new(machine: Machine, options: Options) -> Result<Packer, BalancerError> {
+        if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
+            return Err(BalancerError::OneNode);
+        }
+        if let Who::Processes(pids) = &options.who {
+            pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
+        }
+        let now = unix_ns();
+        Ok(Packer {
+            looker: Looker::new()?,
+            mover: Mover::new(numapilot_kernel::actuator::MoveOptions { waits: true, ..options.tunables.moving() }),
+            settings: PackingSettings::default(),
+            watched: BTreeMap::new(),
+            held: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            counters: Counters::default(),
+            kernel_moves: BalancingMoves::from_now(Path::new("/")),
+            started: Instant::now(),
+            last: Instant::now(),
+            is_paused: false,
+            says: String::new(),
+            troubles: BTreeSet::new(),
+            run: format!("{:x}-{}", now / 1000, std::process::id()),
+            started_unix_ns: now,
+            machine,
+            options,
+        })
+    }
+
+    /// Begins: claims whom it was told to look after.
+    ///
+    /// # Errors
+    /// Another numapilot looks after one of them.
+    pub fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError> {
+        if self.options.who == Who::System && !self.options.dry_run {
+            control_port.claim(None).map_err(BalancerError::Claimed)?;
+        }
+        if let Who::Processes(pids) = self.options.who.clone() {
+            pids.into_iter().try_for_each(|pid| self.watch(pid, control_port).map_err(BalancerError::Claimed))?;
+        }
+        let tunables = &self.options.tunables;
+        control_port.record(Event::Start(Start {
+            run: self.run.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            machine: self.machine.name().to_owned(),
+            policy: "packing".to_owned(),
+            dry_run: self.options.dry_run,
+            targets: self.watched.values().map(|one| one.target.clone()).collect(),
+            settings: serde_json::json!({
+                "interval_ms": self.interval().as_millis() as u64, "bytes_per_s": tunables.bytes_per_s, "keep_bytes": tunables.keep_bytes,
+                "target": self.settings.target,
+            }),
+            ..Start::default()
+        }));
+        Ok(())
+    }
+
+    /// The process that was started under its eyes.
+    pub fn child(&mut self, pid: u32) {
+        self.options.who = Who::Processes(vec![pid]);
+    }
+
+    /// Runs until stopped, by its conductor or because everybody has ended. What it did.
+    pub fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop {
+        let because = loop {
+            self.step(control_port);
+            if let Some(because) = self.wait(control_port) {
+                break because;
+            }
+            if self.watched.is_empty() && !self.options.who.may_grow() {
+                break "every target has ended".to_owned();
+            }
+            if self.options.until.is_some_and(|until| self.started.elapsed() >= until) {
+                break "the time is over".to_owned();
+            }
+        };
+        self.end(because, control_port)
+    }
+
+    /// Ends: everybody may run where he might before.
+    pub fn end(&mut self, because: String, control_port: &mut dyn ControlPort) -> Stop {
+        for (_, mut held) in std::mem::take(&mut self.held) {
+            held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+        }
+        self.counters.kernel_moved_bytes = self.kernel_moves.bytes();
+        let stop = Stop { because, counters: self.counters, own: OwnUse::now(None) };
+        control_port.record(Event::Stop(stop.clone()));
+        stop
+    }
+
+    fn interval(&self) -> Duration {
+        self.options.tunables.interval.max(LEAST_INTERVAL)
+    }
+
+    fn wait(&mut self, control_port: &mut dyn ControlPort) -> Option<String> {
+        loop {
+            let left = self.interval().saturating_sub(self.last.elapsed());
+            match control_port.next(left) {
+                Some(steering) => {
+                    let (stops, who) = (steering.command == Command::Stop, steering.by_uid);
+                    self.obey(steering, control_port);
+                    if stops {
+                        return Some(who.map_or_else(|| "a signal".to_owned(), |uid| format!("stopped by user {uid}")));
+                    }
+                }
+                None if self.last.elapsed() >= self.interval() => return None,
+                None => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
+        let answer = match &steering.command {
+            Command::Pause | Command::Resume => {
+                self.is_paused = steering.command == Command::Pause;
+                Ok(if self.is_paused { "paused" } else { "resumed" }.to_owned())
+            }
+            Command::Stop => Ok("stopping".to_owned()),
+            Command::Reload => Err("packing reads its settings once, at its start".to_owned()),
+            Command::AddTarget(target) => self.watch(target.pid, control_port).and_then(|()| {
+                let is_it =
+                    self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks);
+                if is_it { Ok("added".to_owned()) } else { Err(format!("process {} has ended", target.pid)) }
+            }),
+            Command::RemoveTarget(target) => {
+                self.let_go(target.pid, control_port);
+                Ok("removed".to_owned())
+            }
+        };
+        let told = answer.clone().unwrap_or_else(|error| error);
+        let command = steering.command.name().to_owned();
+        control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
+        if let Some(back) = steering.answer {
+            // Nobody may be waiting any more.
+            let _ = back.send(answer);
+        }
+    }
+
+    /// Looks at a process from now on.
+    fn watch(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Result<(), String> {
+        if self.watched.contains_key(&pid) {
+            return Ok(());
+        }
+        let one = Watched::new(pid).map_err(|error| error.to_string())?;
+        if !self.options.dry_run
+            && let Err(why) = control_port.claim(Some(pid))
+        {
+            self.foreign.insert((pid, one.target.start_ticks));
+            return Err(why);
+        }
+        self.watched.insert(pid, one);
+        Ok(())
+    }
+
+    fn let_go(&mut self, pid: u32, control_port: &mut dyn ControlPort) {
+        if self.watched.remove(&pid).is_some() {
+            control_port.unclaim(pid);
+        }
+        if let Some(mut held) = self.held.remove(&Unit::Process(pid)) {
+            held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+        }
+    }
+
+    fn step(&mut self, control_port: &mut dyn ControlPort) {
+        self.last = Instant::now();
+        self.counters.observations += 1;
+        self.find(control_port);
+        let ended: Vec<u32> = self.watched.iter_mut().filter_map(|(pid, one)| (!one.look()).then_some(*pid)).collect();
+        if !ended.is_empty() {
+            let removed: Vec<Target> =
+                ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
+            ended.iter().for_each(|pid| self.let_go(*pid, control_port));
+            control_port.record(Event::Targets(Targets { added: Vec::new(), removed, because: "ended".to_owned() }));
+        }
+        if !self.is_paused {
+            self.pack(control_port);
+        }
+        self.publish(control_port);
+    }
+
+    /// Brings the list of processes up to date.
+    fn find(&mut self, control_port: &mut dyn ControlPort) {
+        let pids = match &self.options.who {
+            Who::System => task::processes().unwrap_or_default(),
+            Who::Cgroup(folder) => cgroup::members(folder),
+            Who::Processes(named) => {
+                let named = named
+                    .iter()
+                    .copied()
+                    .filter(|pid| !self.watched.contains_key(pid) && self.counters.observations == 1);
+                named.chain(self.children()).collect()
+            }
+            Who::Child => Vec::new(),
+        };
+        let own = std::process::id();
+        let mut added = Vec::new();
+        for pid in pids.into_iter().filter(|pid| *pid != own) {
+            let is_new = !self.watched.contains_key(&pid);
+            if !is_new || self.foreign.iter().any(|(foreign, _)| *foreign == pid) || !has_memory(pid) {
+                continue;
+            }
+            match self.watch(pid, control_port) {
+                Ok(()) => added.extend(self.watched.get(&pid).map(|one| one.target.clone())),
+                Err(why) => self.trouble(why, control_port),
+            }
+        }
+        self.foreign.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
+        if !added.is_empty() {
+            control_port.record(Event::Targets(Targets { added, removed: Vec::new(), because: "found".to_owned() }));
+        }
+    }
+
+    /// What those that are looked at have started.
+    fn children(&self) -> Vec<u32> {
+        let all = task::processes().unwrap_or_default();
+        all.into_iter().filter(|pid| task::parent_of(*pid).is_some_and(|up| self.watched.contains_key(&up))).collect()
+    }
+
+    fn pack(&mut self, control_port: &mut dyn ControlPort) {
+        let held: BTreeSet<Unit> = self.held.keys().cloned().collect();
+        let units = units::units(Path::new("/"), &self.watched, &held);
+        let gone: Vec<Unit> = self.held.keys().filter(|unit| !units.contains_key(unit)).cloned().collect();
+        for unit in gone {
+            if let Some(mut held) = self.held.remove(&unit) {
+                held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+            }
+        }
+        self.adopt(&units);
+        let mut found = Vec::new();
+        for (unit, pids) in units {
+            let held = self.held.get(&unit);
+            let before = held.and_then(|held| held.allowed.as_ref());
+            let bound = held.map_or(NodeSet::default(), |held| held.nodes);
+            if let Some((demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
+                found.push((unit, pids, demand, allowed));
+            }
+        }
+        let demands: Vec<Demand> = found.iter().map(|(_, _, demand, _)| demand.clone()).collect();
+        let capacity = match self.looker.capacity(&self.machine, &demands) {
+            Ok(capacity) => capacity,
+            Err(error) => return self.trouble(error.to_string(), control_port),
+        };
+        let packing = pack(&capacity, &demands, &self.settings);
+        self.says = words(&packing, demands.len());
+        if packing.is_change {
+            self.take_up(found, &packing, control_port);
+        } else {
+            self.hold_on(&found, control_port);
+        }
+    }
+
+    /// Children of a process that was placed are born where it is, and may later run where it might.
+    fn adopt(&mut self, units: &BTreeMap<Unit, Vec<u32>>) {
+        for unit in units.keys().filter(|unit| !self.held.contains_key(unit)).cloned().collect::<Vec<_>>() {
+            let Unit::Process(pid) = unit else { continue };
+            let parent = task::parent_of(pid).and_then(|parent| self.held.get(&Unit::Process(parent)));
+            if let Some(child) = parent.and_then(Held::of_child) {
+                self.held.insert(unit, child);
+            }
+        }
+    }
+
+    /// Carries a packing out.
+    fn take_up(
+        &mut self,
+        found: Vec<(Unit, Vec<u32>, Demand, units::Allowed)>,
+        packing: &Packing,
+        control_port: &mut dyn ControlPort,
+    ) {
+        // Whoever is not held runs wherever it may.
+        let now = |unit: &Unit, demand: &Demand| self.held.get(unit).map_or(demand.allowed, |held| held.nodes);
+        let changes = found.into_iter().zip(&packing.nodes);
+        let changes = changes.filter(|((unit, _, demand, _), nodes)| now(unit, demand) != **nodes);
+        let changes: Vec<_> = changes.collect();
+        self.counters.decisions += 1;
+        let decision = self.counters.decisions;
+        let held_back = if self.options.dry_run { "dry run" } else { "" };
+        let bytes: u64 = changes.iter().map(|((_, _, demand, _), nodes)| outside(demand, **nodes)).sum();
+        control_port.record(Event::Decision(Decision {
+            decision,
+            observation: self.counters.observations,
+            because: self.says.clone(),
+            pages: bytes / page_bytes(),
+            bytes,
+            held_back: held_back.to_owned(),
+            ..Decision::default()
+        }));
+        for ((unit, pids, demand, allowed), nodes) in changes {
+            let list = |set| format_cpu_list(place::ids(&self.machine, set).iter().map(|node| u32::from(node.0)));
+            let was = self.held.get(&unit).map_or(demand.allowed, |held| held.nodes);
+            let (name, was, now) = (format!("nodes of {unit}"), list(was), list(*nodes));
+            if self.options.dry_run {
+                control_port.record(Event::Setting(Setting {
+                    name,
+                    was: was.clone(),
+                    now: was,
+                    done: SettingDone::LeftAlone,
+                }));
+                continue;
+            }
+            let held = self.held.entry(unit.clone()).or_default();
+            held.nodes = *nodes;
+            held.allowed.get_or_insert(allowed);
+            let placed = self.place(&unit, &pids, control_port);
+            let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
+            control_port.record(Event::Setting(Setting { name, was, now, done }));
+            self.settle(decision, placed, control_port);
+        }
+    }
+
+    /// Puts a unit onto its nodes.
+    fn place(&mut self, unit: &Unit, pids: &[u32], control_port: &mut dyn ControlPort) -> Placed {
+        let mut placed = Placed::default();
+        let Some(mut held) = self.held.remove(unit) else { return placed };
+        let is_done = match unit {
+            Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, control_port, &mut placed),
+            Unit::Process(_) => false,
+        };
+        if !is_done {
+            for pid in pids {
+                held.by_affinity(*pid, &self.machine, control_port, &mut placed);
+                if placed.is_refused {
+                    held.release(control_port);
+                    return placed;
+                }
+                let Some(one) = self.watched.get(pid) else { continue };
+                match place::gather(one, held.nodes, &self.machine, &mut self.mover) {
+                    Ok(moved) => placed.moved.push(moved),
+                    Err(why) => placed.troubles.push(why),
+                }
+            }
+        }
+        self.held.insert(unit.clone(), held);
+        placed
+    }
+
+    /// Nobody moves: threads that came since are bound like those that made them.
+    fn hold_on(&mut self, found: &[(Unit, Vec<u32>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+        for (unit, pids, ..) in found {
+            let Unit::Process(_) = unit else { continue };
+            let Some(held) = self.held.get_mut(unit) else { continue };
+            let mut placed = Placed::default();
+            pids.iter().for_each(|pid| held.by_affinity(*pid, &self.machine, control_port, &mut placed));
+            self.counters.threads_moved += placed.threads;
+            placed.troubles.into_iter().for_each(|what| self.trouble(what, control_port));
+        }
+    }
+
+    fn settle(&mut self, decision: u64, placed: Placed, control_port: &mut dyn ControlPort) {
+        let mut pages = PageOutcomes::default();
+        placed.moved.iter().for_each(|moved| pages.add(&outcomes(moved)));
+        let took_ns: u64 = placed.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum();
+        let moved_bytes = pages.moved * page_bytes();
+        self.counters.pages.add(&pages);
+        self.counters.moved_bytes += moved_bytes;
+        self.counters.moving_ns += took_ns;
+        self.counters.threads_moved += placed.threads;
+        placed.settings.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+        let threads_moved = placed.threads;
+        control_port.record(Event::Action(Action {
+            decision,
+            pages,
+            threads_moved,
+            moved_bytes,
+            took_ns,
+            ..Action::default()
+        }));
+        placed.troubles.into_iter().for_each(|what| self.trouble(what, control_port));
+    }
+
+    /// The same words once.
+    fn trouble(&mut self, what: String, control_port: &mut dyn ControlPort) {
+        if self.troubles.len() < 64 && self.troubles.insert(what.clone()) {
+            control_port.record(Event::Trouble(Trouble { what, times: 1 }));
+        }
+    }
+
+    fn publish(&self, control_port: &mut dyn ControlPort) {
+        let target = |one: &Watched| TargetStatus { target: one.target.clone(), ..TargetStatus::default() };
+        control_port.status(Status {
+            v: status::VERSION,
+            run: self.run.clone(),
+            pid: std::process::id(),
+            uid: task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            started_unix_ns: self.started_unix_ns,
+            unix_ns: unix_ns(),
+            state: if self.is_paused { State::Paused } else { State::Running },
+            policy: "packing".to_owned(),
+            policy_says: self.says.clone(),
+            dry_run: self.options.dry_run,
+            interval_ns: self.interval().as_nanos() as u64,
+            targets: self.watched.values().map(target).collect(),
+            counters: self.counters,
+            own: OwnUse::now(None),
+            ..Status::default()
+        });
+    }
+}
+
+fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
+    demand.memory_bytes.iter().enumerate().filter(|(node, _)| nodes.0 >> node & 1 == 0).map(|(_, bytes)| bytes).sum()
+}
+
+fn words(packing: &Packing, units: usize) -> String {
+    let verdict = if packing.is_change { "worth the change" } else { "nothing to change" };
+    format!(
+        "{units} units: {:.2} processors lost as they are, {:.2} with the best packing found: {verdict}",
+        packing.loss_now, packing.loss
+    )
+}
+
+fn outcomes(moved: &Migration) -> PageOutcomes {
+    let pages = &moved.pages;
+    PageOutcomes {
+        moved: pages.moved,
+        already_there: pages.already_there,
+        gone: pages.gone,
+        busy: pages.busy,
+        no_room: pages.no_room,
+        refused: pages.shared,
+        not_tried: pages.not_tried,
+        other: pages.unmovable + pages.other,
+    }
+}
+
+/// Threads of the kernel have no memory of their own.
+fn has_memory(pid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages > 0)
+}

@@ -1,0 +1,225 @@
+//! Bounded harm: windows before a change are held against windows after it, what does not pay is taken back, and the time that moving takes is bounded by
+//! what it may cost. Pure.
+//!
+//! A *measure* is a figure per window that is better when greater, such as instructions per nanosecond of running. A batch of changes is judged once
+//! enough windows have passed: it is undone where the measure fell by more than the limit and by more than chance explains, and kept otherwise.
+//! Moving is paid from an account: it holds a share `max_harm` of the time that the targets have run, and an advance. Changes that were kept are paid back,
+//! others are not, so that in the long run no more than that share is lost to changes that brought nothing.
+
+use std::collections::VecDeque;
+
+/// Windows kept from before a change.
+const BEFORE: usize = 6;
+/// Windows after it, before it is judged.
+const AFTER: usize = 6;
+/// Windows with changes in a row, after which none are made until they are judged.
+const LONGEST: usize = 20;
+/// Nanoseconds that may be spent before anything is known, in all.
+const ADVANCE_NS: f64 = 1e9;
+/// Student's t for 95 % and some ten degrees of freedom.
+const T95: f64 = 2.2;
+
+/// What follows from windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// Mean before, and how many windows.
+    pub before: (f64, usize),
+    /// Mean after, and how many windows.
+    pub after: (f64, usize),
+    /// Change in percent; above 0: better.
+    pub change_percent: f64,
+    /// Half of its 95 % interval, percent.
+    pub plus_minus_percent: f64,
+    /// It is to be taken back.
+    pub undo: bool,
+}
+
+/// The watch over changes.
+#[derive(Clone, Debug)]
+pub struct RegressionGuard {
+    max_harm: f64,
+    windows: VecDeque<f64>,
+    before: Vec<f64>,
+    /// Windows since the last change of the batch that is being judged; `None`: there is none.
+    after: Option<Vec<f64>>,
+    /// What is left to be spent on moving, nanoseconds.
+    account_ns: f64,
+    batch_ns: f64,
+    /// Windows since the first change of the batch.
+    since_first: usize,
+    /// The last window had a measure.
+    can_judge: bool,
+}
+
+impl RegressionGuard {
+    /// `max_harm`: a share, such as 0.01.
+    #[must_use]
+    pub fn new(max_harm: f64) -> RegressionGuard {
+        RegressionGuard {
+            max_harm,
+            windows: VecDeque::new(),
+            before: Vec::new(),
+            after: None,
+            account_ns: ADVANCE_NS,
+            batch_ns: 0.0,
+            since_first: 0,
+            can_judge: false,
+        }
+    }
+
+    /// Whether changes may be made now; else why not.
+    ///
+    /// # Errors
+    /// The account is empty, or changes wait to be judged.
+    pub fn may_change(&self) -> Result<(), &'static str> {
+        if self.account_ns <= 0.0 {
+            Err("moving has taken as much time as it may, for what it brought")
+        } else if self.can_judge && self.after.is_some() && self.since_first >= LONGEST {
+            Err("a window without changes: the last ones are being judged")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Nanoseconds left to spend.
+    #[must_use]
+    pub fn account_ns(&self) -> f64 {
+        self.account_ns
+    }
+
+    /// A batch is under judgement.
+    #[must_use]
+    pub fn is_judging(&self) -> bool {
+        self.after.is_some()
+    }
+
+    /// Changes were made, which took so long.
+    pub fn changed(&mut self, took_ns: f64) {
+        if self.after.is_none() {
+            self.since_first = 0;
+            self.before = self.windows.iter().copied().collect();
+        }
+        // Windows in which pages are copied say what copying costs, not what it brings.
+        self.after = Some(Vec::new());
+        self.account_ns -= took_ns;
+        self.batch_ns += took_ns;
+    }
+
+    /// A window is over: its measure (`None`: there is none), and for how long the targets' threads ran in it. Gives a judgement when the time has come.
+    pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
+        self.account_ns = (self.account_ns + self.max_harm * ran_ns).min(ADVANCE_NS * 4.0);
+        let measure = measure.filter(|measure| measure.is_finite() && *measure > 0.0);
+        self.can_judge = measure.is_some();
+        self.since_first += 1;
+        let measure = measure?;
+        self.windows.push_back(measure);
+        if self.windows.len() > BEFORE {
+            self.windows.pop_front();
+        }
+        let after = self.after.as_mut()?;
+        after.push(measure);
+        if after.len() < AFTER {
+            return None;
+        }
+        let after = self.after.take().unwrap_or_default();
+        let before = std::mem::take(&mut self.before);
+        let judgement = judge(&before, &after, self.max_harm);
+        if !judgement.undo {
+            self.account_ns = (self.account_ns + self.batch_ns).min(ADVANCE_NS * 4.0);
+        }
+        self.batch_ns = 0.0;
+        Some(judgement)
+    }
+}
+
+fn moments(windows: &[f64]) -> (f64, f64) {
+    let count = windows.len() as f64;
+    let mean = windows.iter().sum::<f64>() / count.max(1.0);
+    let variance = windows.iter().map(|window| (window - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    (mean, variance / count.max(1.0))
+}
+
+fn judge(before: &[f64], after: &[f64], max_harm: f64) -> Judgement {
+    let ((mean_before, error_before), (mean_after, error_after)) = (moments(before), moments(after));
+    let enough = before.len() >= 2 && after.len() >= 2;
+    let change = if mean_before > 0.0 { mean_after / mean_before - 1.0 } else { 0.0 };
+    let error = if mean_before > 0.0 { T95 * (error_before + error_after).sqrt() / mean_before } else { f64::INFINITY };
+    Judgement {
+        before: (mean_before, before.len()),
+        after: (mean_after, after.len()),
+        change_percent: 100.0 * change,
+        plus_minus_percent: if enough { 100.0 * error } else { f64::INFINITY },
+        undo: enough && change < -max_harm && change + error < 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Programs that get faster, slower and neither.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Windows of 100 ms around `level`, with noise of up to `noise`.
+    fn watch(
+        regression_guard: &mut RegressionGuard,
+        level: f64,
+        noise: f64,
+        count: usize,
+        seed: u64,
+    ) -> Option<Judgement> {
+        let mut state = seed | 1;
+        let mut last = None;
+        for _ in 0..count {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let random = (state >> 40) as f64 / 16_777_216.0 - 0.5;
+            last = regression_guard.window(Some(level * (1.0 + 2.0 * noise * random)), 1e8).or(last);
+        }
+        last
+    }
+
+    proptest! {
+        #[test]
+        fn what_slows_down_is_undone_and_what_does_not_is_kept(change in -0.6..0.6_f64, seed in any::<u64>()) {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            prop_assert!(watch(&mut regression_guard, 1.0, 0.005, 10, seed).is_none());
+            regression_guard.changed(1e6);
+            let judgement = watch(&mut regression_guard, 1.0 + change, 0.005, AFTER, seed ^ 77).expect("judged");
+            if change < -0.03 {
+                prop_assert!(judgement.undo, "{:?}", judgement);
+            }
+            if change > 0.0 {
+                prop_assert!(!judgement.undo, "{:?}", judgement);
+            }
+        }
+
+        #[test]
+        fn moving_that_brings_nothing_takes_no_more_than_its_share(costs in prop::collection::vec(0.0..5e8_f64, 1..200)) {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            let (mut spent, mut ran, mut last) = (0.0, 0.0, 0.0);
+            for cost in costs {
+                if regression_guard.may_change().is_ok() {
+                    regression_guard.changed(cost);
+                    spent += cost;
+                    last = cost;
+                }
+                // No measure: nothing is ever kept.
+                regression_guard.window(None, 1e9);
+                ran += 1e9;
+            }
+            prop_assert!(spent <= ADVANCE_NS + 0.01 * ran + last + 1.0, "{} of {}", spent, ran);
+        }
+    }
+
+    #[test]
+    fn noise_alone_undoes_little() {
+        let undone = (0..400).filter(|seed| {
+            let mut regression_guard = RegressionGuard::new(0.01);
+            watch(&mut regression_guard, 1.0, 0.1, 10, seed * 7919);
+            regression_guard.changed(1e6);
+            watch(&mut regression_guard, 1.0, 0.1, AFTER, seed * 104_729 + 5).expect("judged").undo
+        });
+        assert!(undone.count() < 30, "5 % of 400 are to be expected, on one side half of that");
+    }
+}

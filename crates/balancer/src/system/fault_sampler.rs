@@ -1,0 +1,223 @@
+//! Evidence from the kernel's rings: page faults with address, thread and CPU, and the side band that tells of new processes, threads, programs and
+//! mappings. Where NUMA balancing takes mappings away from time to time, later faults are uses of pages (docs/fault.md).
+
+use numapilot_machine::CpuId;
+use numapilot_machine::Machine;
+use numapilot_perf::Record;
+use numapilot_perf::SideBand;
+use numapilot_perf::abi::sample;
+use numapilot_sources::SourceError;
+use numapilot_sources::live::event::EventRequest;
+use numapilot_sources::live::open::EventSet;
+use numapilot_sources::live::open::RingSize;
+use numapilot_sources::live::open::Scope;
+use numapilot_sources::live::ring::Records;
+
+use super::family::Family;
+
+/// Bytes of a CPU's ring: some ten thousand faults between two looks.
+const RING_BYTES: usize = 512 << 10;
+
+/// What the processor's sample of an access told beside the access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Index of the page's node; `None`: not told.
+    pub home: Option<u8>,
+    /// Memory accesses that it stands for.
+    pub weight: u64,
+}
+
+/// A page fault of a target, or a sampled access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Nanoseconds on the kernel's raw monotonic clock.
+    pub time_ns: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Index of the node on which it ran.
+    pub node: usize,
+    /// Address over 4,096.
+    pub page: u64,
+    /// `None`: a fault.
+    pub access: Option<Access>,
+}
+
+/// What the side band told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A process was born of another.
+    Fork {
+        /// Child.
+        pid: u32,
+        /// Parent.
+        parent: u32,
+    },
+    /// A process is another program now.
+    Exec {
+        /// Which.
+        pid: u32,
+    },
+}
+
+/// All that a look brought, in order of time.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Faults and sampled accesses.
+    pub faults: Vec<Fault>,
+    /// News, each with its time.
+    pub news: Vec<(u64, News)>,
+    /// Records that could not be decoded, and bytes that were none.
+    pub bad: u64,
+    /// Records that found a ring full, since the look before.
+    pub lost: u64,
+}
+
+/// Opened events.
+#[derive(Debug)]
+pub struct FaultSampler {
+    sets: Vec<Watched>,
+    /// What a set's own counts said was lost.
+    lost: u64,
+    buffer: Vec<u8>,
+    node_of_cpu: Vec<usize>,
+}
+
+/// A set with the processes that its events are about.
+#[derive(Debug)]
+struct Watched {
+    set: EventSet,
+    family: Family,
+}
+
+impl FaultSampler {
+    /// Sees nobody yet.
+    #[must_use]
+    pub fn new(machine: &Machine) -> FaultSampler {
+        let most = machine.cpus().iter().map(|cpu| cpu.id.0 as usize + 1).max().unwrap_or(1);
+        let node = |cpu: usize| machine.node_of_cpu(CpuId(cpu as u32)).and_then(|node| machine.node_index(node));
+        let node_of_cpu = (0..most).map(|cpu| node(cpu).unwrap_or(0)).collect();
+        FaultSampler { sets: Vec::new(), lost: 0, buffer: Vec::new(), node_of_cpu }
+    }
+
+    /// Sees processes, and what they start, from now on; or the whole system.
+    ///
+    /// # Errors
+    /// The kernel refuses, with the reason and the remedy.
+    pub fn open(&mut self, scope: &Scope) -> Result<(), SourceError> {
+        let mut request = EventRequest::page_faults(true, 1);
+        request.attr.sample_type &= !sample::CALLCHAIN;
+        let set = EventSet::open(&[request], scope, RingSize { bytes: RING_BYTES })?;
+        if *scope != Scope::Children {
+            set.enable();
+        }
+        self.sets.push(Watched { set, family: Family::of(scope) });
+        Ok(())
+    }
+
+    /// Whether a process's faults are seen.
+    #[must_use]
+    pub fn sees(&self, pid: u32) -> bool {
+        self.sets.iter().any(|watched| watched.family.has(pid))
+    }
+
+    /// A process was started by one that is seen (or, without a parent, by this thread): it has inherited its events.
+    pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
+        self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent));
+    }
+
+    /// Closes the events of processes that have all ended.
+    pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
+        let before = self.sets.len();
+        self.sets.retain(|watched| watched.family.runs(&runs));
+        if self.sets.len() != before {
+            self.lost = self.sets.iter().map(|watched| watched.set.lost()).sum();
+        }
+    }
+
+    /// Everything since the look before.
+    pub fn look(&mut self) -> Seen {
+        let mut seen = Seen::default();
+        for Watched { set, .. } in &mut self.sets {
+            for ring in &mut set.rings {
+                self.buffer.clear();
+                seen.bad += ring.ring.take(&mut self.buffer);
+                let mut records = Records::new(&self.buffer);
+                for (header, body) in records.by_ref() {
+                    match set.session.decode(header, body, 0) {
+                        Ok(record) => take(&record, &self.node_of_cpu, &mut seen),
+                        Err(_) => seen.bad += 1,
+                    }
+                }
+                seen.bad += records.rest() as u64;
+            }
+        }
+        let lost: u64 = self.sets.iter().map(|watched| watched.set.lost()).sum();
+        // Kernels before 6.0 keep no such count, but write records of losses.
+        seen.lost = seen.lost.max(lost.saturating_sub(self.lost));
+        self.lost = lost;
+        seen.faults.sort_by_key(|fault| fault.time_ns);
+        seen.news.sort_by_key(|(time, _)| *time);
+        seen
+    }
+}
+
+fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
+    match record {
+        Record::Sample(_, sample) => {
+            let (Some((pid, tid)), Some(cpu), Some(address)) = (sample.pid_tid, sample.cpu, sample.addr) else {
+                return seen.bad += 1;
+            };
+            // Addresses of the kernel are nobody's pages.
+            if address != 0 && address >> 56 == 0 {
+                let node = node_of_cpu.get(cpu as usize).copied().unwrap_or(0);
+                let time_ns = sample.time.unwrap_or(0);
+                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
+            }
+        }
+        Record::SideBand(band, id) => {
+            let time = id.time.unwrap_or(0);
+            match band {
+                SideBand::Fork(change) if change.pid != change.parent_pid => {
+                    seen.news.push((time, News::Fork { pid: change.pid, parent: change.parent_pid }));
+                }
+                SideBand::Comm { pid, by_exec: true, .. } => seen.news.push((time, News::Exec { pid: *pid })),
+                SideBand::Lost { count, .. } | SideBand::LostSamples { count } => seen.lost += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A child that touches memory.
+
+    use std::io::Write;
+    use std::process::Command;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn faults_and_births_of_a_running_process_are_seen() {
+        let script = "read x; for i in 1 2 3; do /bin/true; done";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut fault_sampler = FaultSampler::new(&Machine::live().unwrap());
+        let opened = fault_sampler.open(&Scope::Processes(vec![child.id()]));
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        child.wait().unwrap();
+        if let Err(error) = opened {
+            return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+        }
+        let seen = fault_sampler.look();
+        assert!(fault_sampler.sees(child.id()) && seen.bad == 0);
+        let forks =
+            seen.news.iter().filter(|(_, news)| matches!(news, News::Fork { parent, .. } if *parent == child.id()));
+        assert_eq!(forks.count(), 3);
+        assert!(seen.news.iter().any(|(_, news)| matches!(news, News::Exec { .. })));
+        assert!(seen.faults.len() > 50 && seen.faults.is_sorted_by_key(|fault| fault.time_ns));
+        assert!(fault_sampler.look().faults.is_empty());
+    }
+}

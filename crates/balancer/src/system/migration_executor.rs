@@ -1,0 +1,261 @@
+//! Carrying a policy's orders out on the kernel, and saying of each what came of it.
+
+use std::collections::BTreeMap;
+
+use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::MoveOptions;
+use numapilot_kernel::actuator::MoveOutcome;
+use numapilot_kernel::actuator::MoveRequest;
+use numapilot_kernel::actuator::Mover;
+use numapilot_kernel::actuator::Tally;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_placement::Action;
+use numapilot_placement::Outcome;
+use numapilot_placement::PageSize;
+use numapilot_placement::Refusal;
+
+use super::binding::Binder;
+use super::binding::ThreadMove;
+use super::binding::ThreadOrder;
+use super::targets::ManagedProcess;
+use super::targets::Targets;
+use super::undo_log::UndoLog;
+use crate::event::PageOutcomes;
+
+/// Small pages of a large one.
+const LARGE_PAGES: u64 = 512;
+
+/// What came of a batch of orders.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Of each order, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// Pages of 4 KiB that were moved: process, page, from (node index, where known), to.
+    pub moved: Vec<(u32, u64, Option<u8>, usize)>,
+    /// Pages of orders, counted by fate.
+    pub pages: PageOutcomes,
+    /// Copied from node to node.
+    pub moved_bytes: u64,
+    /// Nanoseconds in the calls that move.
+    pub took_ns: u64,
+    /// Threads that were moved.
+    pub threads: Vec<ThreadMove>,
+    /// Threads whose move was taken back.
+    pub threads_taken_back: u64,
+    /// Threads that could not be moved.
+    pub threads_refused: u64,
+    /// What the system refused, in words.
+    pub troubles: Vec<String>,
+}
+
+/// Moves pages and threads.
+#[derive(Debug)]
+pub struct MigrationExecutor {
+    mover: Mover,
+    ids: Vec<NodeId>,
+    binder: Binder,
+}
+
+/// A page order on its way: which order, where its wishes begin, and how many they are.
+struct Part {
+    order: usize,
+    first: usize,
+    count: usize,
+}
+
+impl MigrationExecutor {
+    /// On this machine.
+    #[must_use]
+    pub fn new(machine: &Machine, options: MoveOptions) -> MigrationExecutor {
+        MigrationExecutor {
+            mover: Mover::new(options),
+            ids: machine.nodes().iter().map(|node| node.id).collect(),
+            binder: Binder::new(machine),
+        }
+    }
+
+    /// Carries orders out. Orders of one process's pages are gathered, so that they make few calls.
+    pub fn carry_out(
+        &mut self,
+        orders: Vec<Action>,
+        targets: &mut Targets,
+        undo_log: &mut dyn UndoLog,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Done {
+        let mut done = Done::default();
+        let mut results: Vec<Result<f64, Refusal>> = vec![Err(Refusal::Unsupported); orders.len()];
+        let mut by_process: BTreeMap<u32, (Vec<MoveRequest>, Vec<Part>)> = BTreeMap::new();
+        let mut threads: Vec<(usize, ThreadOrder)> = Vec::new();
+        for (order, action) in orders.iter().enumerate() {
+            match action {
+                Action::Migrate { page, to } => {
+                    let (requests, parts) = by_process.entry(page.process).or_default();
+                    let count = if page.size == PageSize::Large { LARGE_PAGES } else { 1 };
+                    parts.push(Part { order, first: requests.len(), count: count as usize });
+                    let to = self.ids[*to];
+                    requests
+                        .extend((page.page..page.page + count).map(|page| MoveRequest { to, address: page * 4096 }));
+                }
+                Action::MoveThread { thread, to } => {
+                    threads.push((order, ThreadOrder { thread: *thread, to: *to }));
+                }
+                // A stock kernel offers no way to do these to another process.
+                Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
+            }
+        }
+        // Threads first: what the kernel allocates for them meanwhile is then at home.
+        self.move_threads(&threads, targets, undo_log, (&mut done, &mut results));
+        for (process, (requests, parts)) in by_process {
+            self.move_pages(process, &requests, &parts, targets, (&mut done, &mut results), goes_on);
+        }
+        done.outcomes = orders.into_iter().zip(results).map(|(action, result)| Outcome { action, result }).collect();
+        done
+    }
+
+    fn move_pages(
+        &mut self,
+        number: u32,
+        requests: &[MoveRequest],
+        parts: &[Part],
+        targets: &mut Targets,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) {
+        let Some(managed) = targets.all.values_mut().find(|managed| managed.number() == number) else {
+            parts.iter().for_each(|part| results[part.order] = Err(Refusal::Gone));
+            done.pages.gone += parts.len() as u64;
+            return;
+        };
+        let huge = managed.huge.clone();
+        let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| goes_on()) {
+            Ok(moved) => moved,
+            Err(error) => {
+                let refusal =
+                    if matches!(error, KernelError::Gone { .. }) { Refusal::Gone } else { Refusal::Unsupported };
+                parts.iter().for_each(|part| results[part.order] = Err(refusal));
+                done.pages.refused += parts.len() as u64;
+                done.troubles.push(error.to_string());
+                return;
+            }
+        };
+        let page_ns = moved.moving_ns as f64 / moved.tally.moved.max(1) as f64;
+        for part in parts {
+            let outcomes = &moved.outcomes[part.first..part.first + part.count];
+            let tally = Tally::of(outcomes);
+            results[part.order] = result_of(&tally, outcomes[0], page_ns);
+            *count_of(&mut done.pages, &results[part.order], outcomes[0]) += 1;
+        }
+        self.note(managed, requests, &moved.outcomes, done);
+        done.took_ns += moved.moving_ns;
+    }
+
+    /// Keeps what is known of homes true.
+    fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
+        for (wish, fate) in requests.iter().zip(outcomes) {
+            let page = wish.address / 4096;
+            let Some(to) = self.ids.iter().position(|id| *id == wish.to) else { continue };
+            match fate {
+                MoveOutcome::Moved => {
+                    done.moved.push((managed.number(), page, managed.homes.of(page), to));
+                    managed.homes.set(page, page + 1, to as u8);
+                    managed.moved_bytes += 4096;
+                    done.moved_bytes += 4096;
+                }
+                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to as u8),
+                MoveOutcome::Gone => managed.homes.clear(page, page + 1),
+                _ => {}
+            }
+        }
+    }
+
+    fn move_threads(
+        &self,
+        orders: &[(usize, ThreadOrder)],
+        targets: &mut Targets,
+        undo_log: &mut dyn UndoLog,
+        (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
+    ) {
+        let wanted: Vec<ThreadOrder> = orders.iter().map(|(_, order)| *order).collect();
+        let mut moves = self.binder.carry_out(&wanted, targets, undo_log);
+        for ((order, _), result) in orders.iter().zip(moves.results) {
+            done.threads_refused += u64::from(result.is_err());
+            results[*order] = result;
+        }
+        done.threads = moves.moved;
+        done.troubles.append(&mut moves.troubles);
+    }
+
+    /// Takes moves of threads back.
+    pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+        self.binder.take_back(moves, targets, undo_log)
+    }
+
+    /// Lets the threads of one process (`None`: of all) run where they might before. Returns how many.
+    pub fn release_threads(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+        self.binder.release(pid, targets, undo_log)
+    }
+}
+
+/// An order's result: its pages' fates, the first one's where they differ and none moved.
+fn result_of(tally: &Tally, first: MoveOutcome, page_ns: f64) -> Result<f64, Refusal> {
+    if tally.moved > 0 {
+        return Ok(page_ns * tally.moved as f64);
+    }
+    Err(match first {
+        MoveOutcome::AlreadyThere => Refusal::AlreadyThere,
+        MoveOutcome::NoRoom => Refusal::NoRoom,
+        MoveOutcome::Busy | MoveOutcome::NotTried => Refusal::Busy,
+        MoveOutcome::Gone => Refusal::Gone,
+        MoveOutcome::Moved | MoveOutcome::Shared | MoveOutcome::Unmovable | MoveOutcome::Other(_) => {
+            Refusal::Unsupported
+        }
+    })
+}
+
+fn count_of<'a>(pages: &'a mut PageOutcomes, result: &Result<f64, Refusal>, first: MoveOutcome) -> &'a mut u64 {
+    match (result, first) {
+        (Ok(_), _) => &mut pages.moved,
+        (_, MoveOutcome::AlreadyThere) => &mut pages.already_there,
+        (_, MoveOutcome::Gone) => &mut pages.gone,
+        (_, MoveOutcome::Busy) => &mut pages.busy,
+        (_, MoveOutcome::NoRoom) => &mut pages.no_room,
+        (_, MoveOutcome::NotTried) => &mut pages.not_tried,
+        (_, MoveOutcome::Shared) => &mut pages.refused,
+        (_, MoveOutcome::Moved | MoveOutcome::Unmovable | MoveOutcome::Other(_)) => &mut pages.other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Orders about processes and threads that are there, and that are not.
+
+    use numapilot_placement::PageKey;
+
+    use super::*;
+    use crate::system::undo_log::tests::Kept;
+
+    #[test]
+    fn every_order_has_an_outcome() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        targets.add(std::process::id()).unwrap();
+        targets.look(&machine);
+        let number = targets.all[&std::process::id()].number();
+        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        let page = |process| PageKey { process, page: 16, size: PageSize::Small };
+        let orders = vec![
+            Action::Migrate { page: page(number), to: 0 },
+            Action::Migrate { page: page(number + 1), to: 0 },
+            Action::MoveThread { thread: 4711, to: 0 },
+            Action::Split { page: page(number) },
+        ];
+        let done = migration_executor.carry_out(orders.clone(), &mut targets, &mut Kept::default(), &mut || true);
+        assert_eq!(done.outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), orders);
+        assert_eq!(done.outcomes[1].result, Err(Refusal::Gone));
+        assert_eq!(done.outcomes[2].result, Err(Refusal::Gone));
+        assert_eq!(done.outcomes[3].result, Err(Refusal::Unsupported));
+        assert!(done.outcomes[0].result.is_err() && done.moved.is_empty());
+        assert_eq!(done.pages.total(), 2);
+    }
+}

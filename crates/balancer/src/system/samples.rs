@@ -1,0 +1,106 @@
+//! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They say how often, where page faults only say
+//! who; and nobody has to take mappings away for them.
+
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_sources::SourceError;
+use numapilot_sources::live::live_sampler::Kind;
+use numapilot_sources::live::live_sampler::LiveSampler;
+use numapilot_sources::live::open::Scope;
+
+use super::clock;
+use super::family::Family;
+use super::fault_sampler::Access;
+use super::fault_sampler::Fault;
+use super::fault_sampler::Seen;
+
+/// Opened events of a processor that samples.
+pub struct Samples {
+    sets: Vec<Set>,
+    /// One set sees everybody: no more are opened.
+    is_shared: bool,
+    /// What plays the PMU, in words.
+    pub source: &'static str,
+    told_lost: u64,
+}
+
+/// Events with the processes that they are about.
+struct Set {
+    live_sampler: LiveSampler,
+    family: Family,
+}
+
+impl Samples {
+    /// What this machine has for a scope; nothing is sampled yet but what the whole system takes.
+    ///
+    /// # Errors
+    /// It has none, or not for this user; in words.
+    pub fn best(is_system: bool, machine: &Machine) -> Result<Samples, String> {
+        let own = Scope::Processes(vec![std::process::id()]);
+        let of_all = || LiveSampler::of_accesses(&Scope::System, machine).map_err(|error| error.to_string());
+        let of_own = (!is_system).then(|| LiveSampler::of_accesses(&own, machine));
+        let (live_sampler, is_shared) = match of_own {
+            Some(Ok(live_sampler)) => {
+                // An emulated one's rings are everybody's, and are read once.
+                let is_shared = live_sampler.as_ref().is_some_and(|live_sampler| live_sampler.kind == Kind::Emulated);
+                (live_sampler, is_shared)
+            }
+            // Some of them, such as AMD's before Linux 6.2, sample CPUs and no processes.
+            None | Some(Err(_)) => (of_all()?, true),
+        };
+        let Some(live_sampler) = live_sampler else {
+            return Err("this processor samples no memory accesses here".to_owned());
+        };
+        if !live_sampler.names_processes() {
+            return Err("this processor's samples name no process (Arm SPE)".to_owned());
+        }
+        let source = if live_sampler.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
+        let sets = if is_shared { vec![Set { live_sampler, family: Family::everybody() }] } else { Vec::new() };
+        Ok(Samples { sets, is_shared, source, told_lost: 0 })
+    }
+
+    /// Samples these too, from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses, with the reason and the remedy.
+    pub fn open(&mut self, scope: &Scope, machine: &Machine) -> Result<(), SourceError> {
+        if self.is_shared {
+            return Ok(());
+        }
+        if let Some(live_sampler) = LiveSampler::of_accesses(scope, machine)? {
+            self.sets.push(Set { live_sampler, family: Family::of(scope) });
+        }
+        Ok(())
+    }
+
+    /// A process was started by one that is seen, or by this thread.
+    pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
+        self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent));
+    }
+
+    /// Closes the events of processes that have all ended.
+    pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
+        let before = self.sets.len();
+        self.sets.retain(|set| set.family.runs(&runs));
+        if self.sets.len() != before {
+            self.told_lost = self.sets.iter().map(|set| set.live_sampler.lost).sum();
+        }
+    }
+
+    /// Adds what came since the look before. Answers of caches say nothing of memory's place.
+    pub fn look(&mut self, machine: &Machine, seen: &mut Seen) {
+        let mut found = Vec::new();
+        self.sets.iter_mut().for_each(|set| set.live_sampler.look(&mut found));
+        let time_ns = clock::raw_ns();
+        let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
+        let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
+            let (pid, tid) = one.task?;
+            let access = Access { home: index(one.home).map(|home| home as u8), weight: one.weight };
+            Some(Fault { time_ns, pid, tid, node: index(one.node)?, page: one.address / 4096, access: Some(access) })
+        });
+        seen.faults.extend(accesses);
+        let lost: u64 = self.sets.iter().map(|set| set.live_sampler.lost).sum();
+        seen.lost += lost.saturating_sub(self.told_lost);
+        self.told_lost = lost;
+    }
+}

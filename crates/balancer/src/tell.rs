@@ -1,0 +1,161 @@
+//! Orders and what came of them, in the words of the journal. Pure.
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::NodeId;
+use numapilot_placement::Action as Order;
+use numapilot_placement::PageKey;
+use numapilot_placement::PageSize;
+
+use crate::event::Batch;
+use crate::event::PageDecision;
+use crate::event::SeenFrom;
+use crate::event::ThreadOrder;
+use crate::evidence::table::Known;
+
+const SMALL_BYTES: u64 = 4096;
+const LARGE_BYTES: u64 = 2 << 20;
+
+/// Bytes of a page.
+pub fn bytes_of(size: PageSize) -> u64 {
+    if size == PageSize::Large { LARGE_BYTES } else { SMALL_BYTES }
+}
+
+/// Which page an order is about.
+pub fn page_of(order: &Order) -> Option<PageKey> {
+    match order {
+        Order::Migrate { page, .. } | Order::Replicate { page, .. } | Order::Split { page } => Some(*page),
+        _ => None,
+    }
+}
+
+/// Orders about pages as ranges with one fate. `pid_of` a process, `known` of a page.
+pub fn batches(
+    orders: &[Order],
+    ids: &[NodeId],
+    pid_of: impl Fn(u32) -> u32,
+    known: impl Fn(&PageKey) -> Option<Known>,
+) -> Vec<Batch> {
+    let mut sorted: Vec<(&Order, PageKey)> = orders.iter().filter_map(|order| Some((order, page_of(order)?))).collect();
+    sorted.sort_by_key(|(_, page)| *page);
+    let mut out: Vec<Batch> = Vec::new();
+    for (order, page) in sorted {
+        let known = known(&page);
+        let home = known.as_ref().and_then(|known| known.home).map(|home| ids[usize::from(home)].0);
+        let fate = match order {
+            Order::Migrate { to, .. } => PageDecision::Move { from: home, to: ids[*to].0 },
+            Order::Replicate { nodes, .. } => {
+                PageDecision::Copy { nodes: nodes.iter().map(|node| ids[*node].0).collect() }
+            }
+            _ => PageDecision::Split,
+        };
+        let seen = seen_from(known.as_ref(), ids);
+        let (pid, first, page_bytes) = (pid_of(page.process), page.page * SMALL_BYTES, bytes_of(page.size));
+        match out.last_mut() {
+            Some(last)
+                if last.pid == pid && last.end() == first && last.page_bytes == page_bytes && last.fate == fate =>
+            {
+                last.pages += 1;
+                add(&mut last.seen, &seen);
+            }
+            _ => out.push(Batch {
+                pid,
+                first,
+                pages: 1,
+                page_bytes,
+                fate,
+                seen,
+                because: String::new(),
+                predicted_gain_ns_per_s: None,
+            }),
+        }
+    }
+    out
+}
+
+fn seen_from(known: Option<&Known>, ids: &[NodeId]) -> Vec<SeenFrom> {
+    let users = known.map_or(&[][..], |known| &known.users);
+    users
+        .iter()
+        .map(|(node, count)| SeenFrom { node: ids[usize::from(*node)].0, reads: f64::from(*count), writes: 0.0 })
+        .collect()
+}
+
+fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
+    for seen in more {
+        match sums.iter_mut().find(|sum| sum.node == seen.node) {
+            Some(sum) => sum.reads += seen.reads,
+            None => sums.push(*seen),
+        }
+    }
+}
+
+/// Orders about threads. `task_of` a thread: its process and its kernel number.
+pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(u32, u32)>) -> Vec<ThreadOrder> {
+    let order = |order: &Order| match order {
+        Order::MoveThread { thread, to } => {
+            let (pid, tid) = task_of(*thread)?;
+            Some(ThreadOrder { pid, tid: Some(tid), nodes: vec![ids[*to].0], because: String::new() })
+        }
+        _ => None,
+    };
+    orders.iter().filter_map(order).collect()
+}
+
+/// Pages that would move once more though they went to and fro, as ranges: process, first page, pages, most bounces, longest rest.
+pub fn ranges_left_alone(pages: BTreeMap<PageKey, (u8, u32)>) -> Vec<(PageKey, u64, u8, u32)> {
+    let mut out: Vec<(PageKey, u64, u8, u32)> = Vec::new();
+    for (page, (bounces, rest)) in pages {
+        match out.last_mut() {
+            Some((first, count, most, longest))
+                if first.process == page.process
+                    && first.size == page.size
+                    && page.page == first.page + *count * step(page) =>
+            {
+                *count += 1;
+                *most = (*most).max(bounces);
+                *longest = (*longest).max(rest);
+            }
+            _ => out.push((page, 1, bounces, rest)),
+        }
+    }
+    out
+}
+
+fn step(page: PageKey) -> u64 {
+    bytes_of(page.size) / SMALL_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    //! Neighbours with one fate are one line.
+
+    use super::*;
+
+    fn page(page: u64) -> PageKey {
+        PageKey { process: 5, page, size: PageSize::Small }
+    }
+
+    #[test]
+    fn neighbours_with_one_fate_are_one_batch_with_their_evidence() {
+        let ids = [NodeId(0), NodeId(2)];
+        let orders: Vec<Order> = [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: 1 }).into();
+        let known =
+            |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
+        let told = batches(&orders, &ids, |_| 77, known);
+        assert_eq!(told.len(), 2);
+        assert_eq!((told[0].pid, told[0].first, told[0].pages), (77, 10 * 4096, 3));
+        assert_eq!(told[0].fate, PageDecision::Move { from: Some(0), to: 2 });
+        assert_eq!(told[0].seen, [SeenFrom { node: 2, reads: 9.0, writes: 0.0 }]);
+        assert_eq!(told[1].fate, PageDecision::Move { from: None, to: 2 });
+        let moves = [Order::MoveThread { thread: 3, to: 1 }, Order::MoveThread { thread: 4, to: 1 }];
+        let told = threads(&moves, &ids, |thread| (thread == 3).then_some((77, 78)));
+        assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(78), vec![2]));
+    }
+
+    #[test]
+    fn ranges_left_alone_are_gathered() {
+        let pages = [(page(1), (2, 10)), (page(2), (3, 5)), (page(9), (2, 1))].into_iter().collect();
+        assert_eq!(ranges_left_alone(pages), [(page(1), 2, 3, 10), (page(9), 1, 2, 1)]);
+    }
+}

@@ -1,0 +1,224 @@
+//! A fix before it has a price: what detectors ask for.
+
+use numapilot_flows::SiteId;
+use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
+
+use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
+use super::kind::{Fix, FixKind};
+use crate::estimate::Estimate;
+use crate::facts::SiteFacts;
+use crate::patterns::Scene;
+use crate::uncertainty::Uncertainty;
+
+/// Most of what burdens a controller: sites are added until they make so much of it.
+const MOST_OF_A_CONTROLLER: f64 = 0.8;
+/// A weight for interleaving must differ by this from an even one, or it is not worth the words.
+const UNEVEN: f64 = 0.1;
+/// Weights are whole numbers up to this.
+const WEIGHT_MAX: f64 = 10.0;
+
+/// What to do with what.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FixCandidate {
+    pub kind: FixKind,
+    sites: Vec<SiteId>,
+    bytes: u64,
+    live_bytes: u64,
+    instances: u64,
+    hand_overs: u64,
+    /// Threads or processes with the node (an index) of each; empty: where the recording says that they belong.
+    seats: Vec<(u32, u16)>,
+}
+
+impl FixCandidate {
+    /// With a site's objects.
+    pub fn of(kind: FixKind, facts: &SiteFacts) -> FixCandidate {
+        FixCandidate::of_groups(kind, &[facts])
+    }
+
+    /// With the objects of all these groups together.
+    pub fn of_groups(kind: FixKind, groups: &[&SiteFacts]) -> FixCandidate {
+        let sum = |of: fn(&SiteFacts) -> u64| groups.iter().map(|facts| of(facts)).sum();
+        FixCandidate {
+            kind,
+            sites: groups.iter().map(|facts| facts.site).collect(),
+            bytes: sum(|facts| facts.bytes),
+            live_bytes: sum(|facts| facts.live_bytes),
+            instances: sum(|facts| facts.instances),
+            hand_overs: sum(|facts| facts.stretches.max(facts.instances)),
+            seats: Vec::new(),
+        }
+    }
+
+    /// With everything, and what of it `groups` says.
+    pub fn of_all_groups(kind: FixKind, groups: &[&SiteFacts]) -> FixCandidate {
+        FixCandidate { sites: Vec::new(), ..FixCandidate::of_groups(kind, groups) }
+    }
+
+    fn plain(kind: FixKind) -> FixCandidate {
+        FixCandidate {
+            kind,
+            sites: Vec::new(),
+            bytes: 0,
+            live_bytes: 0,
+            instances: 0,
+            hand_overs: 0,
+            seats: Vec::new(),
+        }
+    }
+
+    /// With the threads that were moved.
+    pub fn of_threads() -> FixCandidate {
+        FixCandidate::plain(FixKind::PinThreads)
+    }
+
+    /// With all processes.
+    pub fn of_processes() -> FixCandidate {
+        FixCandidate::plain(FixKind::PinProcesses)
+    }
+
+    /// With these threads or processes instead, each on a node (an index).
+    pub fn with_seats(self, seats: Vec<(u32, u16)>) -> FixCandidate {
+        FixCandidate { seats, ..self }
+    }
+
+    /// Where a thread or process is put; `recorded` is where the recording says that it belongs.
+    pub fn seat(&self, of: u32, recorded: Option<u16>) -> Option<u16> {
+        if self.seats.is_empty() {
+            return recorded;
+        }
+        self.seats.iter().find(|(known, _)| *known == of).map(|(_, node)| *node)
+    }
+
+    /// With everything.
+    pub fn of_all() -> FixCandidate {
+        FixCandidate::plain(FixKind::InterleaveAll)
+    }
+
+    /// Interleaving with weights that leave all controllers equally loaded, where these are not even anyway.
+    pub fn weighted(scene: &Scene<'_>, facts: &SiteFacts) -> Option<FixCandidate> {
+        let nodes = scene.machine.nodes();
+        let (mut others, mut own) = (vec![0.0; nodes.len()], 0.0);
+        for (cell, count) in scene.usage.cells.iter().filter(|(cell, _)| usize::from(cell.home) < nodes.len()) {
+            if cell.group == facts.site.0 {
+                own += count;
+            } else {
+                others[usize::from(cell.home)] += count;
+            }
+        }
+        let open: Vec<usize> = (0..nodes.len()).filter(|&node| nodes[node].has_memory()).collect();
+        let mean = (open.iter().map(|&node| others[node]).sum::<f64>() + own) / open.len() as f64;
+        let room: Vec<f64> = open.iter().map(|&node| (mean - others[node]).max(0.0)).collect();
+        let sum: f64 = room.iter().sum();
+        let even = 1.0 / open.len() as f64;
+        if sum <= 0.0 || room.iter().all(|room| (room / sum - even).abs() < UNEVEN * even) {
+            return None;
+        }
+        let most = room.iter().copied().fold(0.0, f64::max);
+        let weight = |room: f64| (WEIGHT_MAX * room / most).round() as u32;
+        let weights: Vec<(NodeId, u32)> =
+            open.iter().zip(&room).map(|(&node, room)| (nodes[node].id, weight(*room))).collect();
+        let weights = weights.into_iter().filter(|(_, weight)| *weight > 0).collect();
+        Some(FixCandidate::of(FixKind::WeightedInterleave(weights), facts))
+    }
+
+    /// Spreads the heaviest sites on a node.
+    pub fn relieve(scene: &Scene<'_>, node: usize) -> Vec<FixCandidate> {
+        let mut on: Vec<(&SiteFacts, f64)> = Vec::new();
+        for facts in &scene.sites {
+            let all: f64 = facts.on.iter().sum();
+            on.push((facts, facts.all.weight * facts.on[node] / all.max(1.0)));
+        }
+        on.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.site.cmp(&b.0.site)));
+        let whole: f64 =
+            (scene.usage.cells.iter()).filter(|(cell, _)| usize::from(cell.home) == node).map(|(_, count)| count).sum();
+        let mut candidate = FixCandidate::plain(FixKind::Interleave);
+        let mut moved = 0.0;
+        for (facts, weight) in on.into_iter().filter(|(_, weight)| *weight > 0.0) {
+            if moved >= MOST_OF_A_CONTROLLER * whole {
+                break;
+            }
+            moved += weight;
+            candidate.sites.push(facts.site);
+        }
+        if candidate.sites.is_empty() { Vec::new() } else { vec![candidate] }
+    }
+
+    /// Ways to keep the site with most at stake off the links.
+    pub fn shorten(scene: &Scene<'_>) -> Vec<FixCandidate> {
+        let Some(facts) = scene.sites.first() else { return Vec::new() };
+        let mut candidates =
+            vec![FixCandidate::of(FixKind::FirstTouchByUsers, facts), FixCandidate::of(FixKind::Interleave, facts)];
+        if facts.write_samples == 0 {
+            candidates.push(FixCandidate::of(FixKind::Replicate, facts));
+        }
+        candidates
+    }
+
+    /// Whether it says where memory goes.
+    pub fn is_of_memory(&self) -> bool {
+        !matches!(self.kind, FixKind::PinThreads | FixKind::PinProcesses)
+    }
+
+    /// Bytes that are live of its objects at one moment, at most.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// Whether it changes anything for a group.
+    pub fn is_about(&self, group: u32) -> bool {
+        self.sites.is_empty() || self.sites.contains(&SiteId(group))
+    }
+
+    /// Run time that carrying it out takes, ns.
+    pub fn cost_ns(&self, machine: &Machine) -> f64 {
+        let bandwidths = machine.nodes().iter().filter_map(|node| node.memory_bandwidth_bytes_per_s);
+        let slowest = bandwidths.fold(f64::INFINITY, f64::min);
+        match self.kind {
+            FixKind::Replicate => {
+                // All copies are read from one place.
+                let bytes_per_s = if slowest.is_finite() { slowest / 2.0 } else { COPY_BYTES_PER_S };
+                copies_of(self.bytes, machine) as f64 / bytes_per_s * 1e9
+            }
+            FixKind::MigrateAtHandOver => {
+                let instances = self.instances.max(1) as f64;
+                let pages = (self.bytes as f64 / instances / PAGE_BYTES).ceil();
+                // Each instance's takers move it by themselves; as many at a time as there are nodes.
+                let at_once = instances.min(machine.nodes().len() as f64);
+                self.hand_overs as f64 * pages * MOVE_SMALL_NS / at_once
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// The fix, at this price.
+    pub fn fix(&self, scene: &Scene<'_>, gain: Estimate, uncertainty: Uncertainty) -> Fix {
+        let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
+        let threads = match self.kind {
+            FixKind::PinThreads => (scene.seats.of_moved.iter().enumerate())
+                .filter_map(|(thread, seat)| seat.map(|seat| (ThreadIndex(thread as u32), id(seat))))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let processes = match self.kind {
+            FixKind::PinProcesses => {
+                scene.processes.seat.iter().map(|(process, seat)| (ProcessIndex(*process), id(*seat))).collect()
+            }
+            _ => Vec::new(),
+        };
+        let more_bytes = self.more_bytes(scene.machine);
+        Fix { kind: self.kind.clone(), sites: self.sites.clone(), threads, processes, gain, uncertainty, more_bytes }
+    }
+
+    /// Further memory that it takes, bytes: every instance is copied, but no more than are live at one moment have copies then.
+    pub fn more_bytes(&self, machine: &Machine) -> u64 {
+        if self.kind == FixKind::Replicate { copies_of(self.live_bytes, machine) } else { 0 }
+    }
+}
+
+/// Bytes of the copies of `bytes` bytes on all other nodes that have CPUs and memory.
+fn copies_of(bytes: u64, machine: &Machine) -> u64 {
+    let nodes = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count() as u64;
+    bytes.saturating_mul(nodes.saturating_sub(1))
+}

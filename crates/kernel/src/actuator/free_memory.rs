@@ -1,0 +1,150 @@
+//! How much memory a node can give out without hurting those who use it: what it has free and what it could drop at once (clean file cache,
+//! reclaimable slabs), less what the kernel keeps back. The kernel's own estimate for the whole system is MemAvailable (`si_mem_available` in
+//! `mm/show_mem.c`); this is the same per node.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_machine::NodeId;
+
+use crate::error::KernelError;
+
+/// A node's memory, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// Installed (MemTotal).
+    pub total_bytes: u64,
+    /// In nobody's use (MemFree).
+    pub free_bytes: u64,
+    /// Cached file pages on the reclaim lists.
+    pub file_bytes: u64,
+    /// Slabs that can be given back.
+    pub slab_bytes: u64,
+    /// What the kernel does not go below without reclaiming (sum of the zones' low watermarks).
+    pub low_bytes: u64,
+}
+
+impl NodeMemory {
+    /// What could be given out, estimated as `si_mem_available` does: half of the cache, at most as much as the low watermark, is taken to be needed.
+    #[must_use]
+    pub fn available_bytes(&self) -> u64 {
+        let usable = |bytes: u64| bytes - (bytes / 2).min(self.low_bytes);
+        (self.free_bytes + usable(self.file_bytes) + usable(self.slab_bytes)).saturating_sub(self.low_bytes)
+    }
+}
+
+/// How long watermarks hold: they change with settings, and reading them is slow (`/proc/zoneinfo` is long).
+const WATERMARKS_FOR: Duration = Duration::from_secs(60);
+
+/// Reads nodes' memory again and again.
+#[derive(Clone, Debug)]
+pub struct NodeFreeMemory {
+    root: PathBuf,
+    low_bytes: BTreeMap<u16, u64>,
+    read_at: Option<Instant>,
+}
+
+impl Default for NodeFreeMemory {
+    fn default() -> NodeFreeMemory {
+        NodeFreeMemory::under(Path::new("/"))
+    }
+}
+
+impl NodeFreeMemory {
+    /// Of the system under another root.
+    #[must_use]
+    pub fn under(root: &Path) -> NodeFreeMemory {
+        NodeFreeMemory { root: root.to_owned(), low_bytes: BTreeMap::new(), read_at: None }
+    }
+
+    /// A node's memory now.
+    ///
+    /// # Errors
+    /// The system has no such node, or its files cannot be read.
+    pub fn of_node(&mut self, node: NodeId) -> Result<NodeMemory, KernelError> {
+        if self.read_at.is_none_or(|then| then.elapsed() >= WATERMARKS_FOR) {
+            // Where it cannot be read, nothing is known to be kept back.
+            self.low_bytes = low_watermarks(&fs::read_to_string(self.root.join("proc/zoneinfo")).unwrap_or_default());
+            self.read_at = Some(Instant::now());
+        }
+        let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
+        let text = fs::read_to_string(&path).map_err(|source| KernelError::File { path, source })?;
+        let low_bytes = self.low_bytes.get(&node.0).copied().unwrap_or(0);
+        Ok(NodeMemory { low_bytes, ..meminfo(&text) })
+    }
+}
+
+/// The text of `/sys/devices/system/node/nodeN/meminfo` (`Node 0 MemFree: 123 kB`).
+fn meminfo(text: &str) -> NodeMemory {
+    let mut memory = NodeMemory::default();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        let (Some(name), Some(Ok(kib))) = (words.next(), words.next().map(str::parse::<u64>)) else { continue };
+        let bytes = kib.saturating_mul(1024);
+        match name {
+            "MemTotal:" => memory.total_bytes = bytes,
+            "MemFree:" => memory.free_bytes = bytes,
+            "Active(file):" | "Inactive(file):" => memory.file_bytes += bytes,
+            "SReclaimable:" => memory.slab_bytes = bytes,
+            _ => {}
+        }
+    }
+    memory
+}
+
+/// Low watermarks of `/proc/zoneinfo` (pages), summed by node, in bytes of 4 KiB pages or whatever this system has.
+fn low_watermarks(text: &str) -> BTreeMap<u16, u64> {
+    let (mut sums, mut node) = (BTreeMap::new(), None);
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            node = rest.split(',').next().and_then(|number| number.trim().parse::<u16>().ok());
+            continue;
+        }
+        let mut words = line.split_ascii_whitespace();
+        // `pages free`, `min`, `low`, `high`; the per-CPU lists further down have other words.
+        if let (Some(node), Some("low"), Some(Ok(pages))) = (node, words.next(), words.next().map(str::parse::<u64>)) {
+            *sums.entry(node).or_default() += pages.saturating_mul(super::page_bytes());
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    //! Text as Linux 6.12 writes it.
+
+    use super::*;
+
+    #[test]
+    fn the_figures_are_read_and_added_up_as_the_kernel_does() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/devices/system/node/node1");
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        let text = "Node 1 MemTotal:         516032 kB\nNode 1 MemFree:          100000 kB\nNode 1 Active(file):      20000 kB\n\
+                    Node 1 Inactive(file):    30000 kB\nNode 1 SReclaimable:       1000 kB\nNode 1 HugePages_Total:     0\n";
+        fs::write(folder.join("meminfo"), text).unwrap();
+        let zones = "Node 0, zone      DMA\n  pages free     3840\n        min      21\n        low      26\n        high     31\n\
+                     Node 1, zone    DMA32\n  pages free     1\n        low      100\nNode 1, zone   Normal\n        low      150\n";
+        fs::write(root.path().join("proc/zoneinfo"), zones).unwrap();
+        let mut rooms = NodeFreeMemory::under(root.path());
+        let found = rooms.of_node(NodeId(1)).unwrap();
+        let page = super::super::page_bytes();
+        assert_eq!(found.low_bytes, 250 * page);
+        assert_eq!((found.free_bytes, found.file_bytes, found.slab_bytes), (100_000 << 10, 50_000 << 10, 1000 << 10));
+        let low = found.low_bytes;
+        let slab = (1000 << 10) - low.min(500 << 10);
+        assert_eq!(found.available_bytes(), (100_000 << 10) - low + (50_000 << 10) - low + slab);
+        assert!(matches!(rooms.of_node(NodeId(7)), Err(KernelError::File { .. })));
+    }
+
+    #[test]
+    fn a_full_node_has_nothing_to_give() {
+        let full = NodeMemory { free_bytes: 10, low_bytes: 100, ..NodeMemory::default() };
+        assert_eq!(full.available_bytes(), 0);
+    }
+}

@@ -1,0 +1,35 @@
+//! What becomes of one page: the rules, given the gates.
+
+use super::gates::Moves;
+use super::settings::Settings;
+use crate::page_use::PageUse;
+
+/// What becomes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageDecision {
+    /// It is left alone.
+    Stay,
+    /// Copies on the nodes that use it.
+    Replicate,
+    /// To a drawn node.
+    Interleave,
+    /// To its only user.
+    Collocate(usize),
+}
+
+/// The rules, given the moves that are on: several users and no write seen, then several users, then one user. `may_replicate` is what is
+/// known of the page and its process beyond this period.
+pub(crate) fn decide(settings: &Settings, moves: Moves, page: &PageUse, may_replicate: bool) -> PageDecision {
+    if page.is_shared() {
+        return match (may_replicate && page.writes == 0, moves.interleave) {
+            (true, _) => PageDecision::Replicate,
+            (false, true) => PageDecision::Interleave,
+            (false, false) => PageDecision::Stay,
+        };
+    }
+    let needed = if moves.interleave { 1 } else { settings.min_samples };
+    match page.only_user() {
+        Some(user) if moves.collocate && user != page.home && page.total() >= needed => PageDecision::Collocate(user),
+        _ => PageDecision::Stay,
+    }
+}

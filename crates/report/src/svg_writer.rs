@@ -1,0 +1,142 @@
+//! Writes SVG elements: escaped text, numbers with one decimal, so that equal machines make equal files.
+
+use std::fmt::Write;
+
+use crate::topo::layout::Point;
+
+/// Fonts that every system has.
+const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+
+/// Text and axes.
+pub const INK: &str = "#20262e";
+/// Remarks.
+pub const FAINT: &str = "#66707c";
+
+/// A growing document.
+pub struct SvgWriter {
+    out: String,
+}
+
+/// How a piece of text is set.
+#[derive(Clone, Copy)]
+pub struct Type {
+    pub size: f64,
+    pub colour: &'static str,
+    pub bold: bool,
+    /// `start`, `middle` or `end`.
+    pub anchor: &'static str,
+}
+
+impl Type {
+    pub const fn new(size: f64, colour: &'static str) -> Self {
+        Self { size, colour, bold: false, anchor: "start" }
+    }
+
+    pub const fn bold(mut self) -> Self {
+        self.bold = true;
+        self
+    }
+
+    pub const fn anchored(mut self, anchor: &'static str) -> Self {
+        self.anchor = anchor;
+        self
+    }
+}
+
+impl SvgWriter {
+    /// Begins a document of this size on a light ground.
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            concat!(
+                r#"<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0}" height="{1:.0}" viewBox="0 0 {0:.0} {1:.0}""#,
+                r#" font-family="{2}" role="img">"#
+            ),
+            width, height, FONT
+        );
+        let _ = writeln!(out, "<title>{}</title>", escape(title));
+        let _ = writeln!(out, r##"<rect width="100%" height="100%" fill="#fbfbf9"/>"##);
+        Self { out }
+    }
+
+    pub fn rect(&mut self, at: Point, size: Point, radius: f64, style: &str) {
+        let ((x, y), (w, h)) = (at, size);
+        let _ = writeln!(
+            self.out,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" rx="{radius:.1}" {style}/>"#
+        );
+    }
+
+    pub fn line(&mut self, from: Point, to: Point, style: &str) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        let _ = writeln!(self.out, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" {style}/>"#);
+    }
+
+    /// A box that tells more under the pointer.
+    pub fn titled_rect(&mut self, at: Point, size: Point, style: &str, story: &str) {
+        let ((x, y), (w, h)) = (at, size);
+        let _ = writeln!(
+            self.out,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" {style}><title>{}</title></rect>"#,
+            escape(story)
+        );
+    }
+
+    pub fn polygon(&mut self, corners: &[Point], style: &str) {
+        let _ = writeln!(self.out, r#"<polygon points="{}" {style}/>"#, points(corners));
+    }
+
+    pub fn polyline(&mut self, corners: &[Point], style: &str) {
+        let _ = writeln!(self.out, r#"<polyline points="{}" fill="none" {style}/>"#, points(corners));
+    }
+
+    pub fn triangle(&mut self, corners: [Point; 3], colour: &str) {
+        self.polygon(&corners, &format!(r#"fill="{colour}""#));
+    }
+
+    pub fn text(&mut self, at: Point, kind: Type, words: &str) {
+        let weight = if kind.bold { r#" font-weight="600""# } else { "" };
+        let anchor = if kind.anchor == "start" { String::new() } else { format!(r#" text-anchor="{}""#, kind.anchor) };
+        let (x, y) = at;
+        let (size, colour) = (kind.size, kind.colour);
+        let _ = writeln!(
+            self.out,
+            r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}" fill="{colour}"{weight}{anchor}>{}</text>"#,
+            escape(words)
+        );
+    }
+
+    /// Ends the document.
+    pub fn finish(mut self) -> String {
+        self.out.push_str("</svg>\n");
+        self.out
+    }
+}
+
+fn points(corners: &[Point]) -> String {
+    let points: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    points.join(" ")
+}
+
+/// Text safe inside elements and attributes; characters that XML forbids become U+FFFD.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// About how wide a text comes out; fonts differ, so this errs on the wide side.
+pub fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * size * 0.58
+}

@@ -1,0 +1,483 @@
+//! The record on disk, and the two ways out of it: putting back at the end, or at the next start.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use numapilot_balancer::event::SettingDone;
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::Setting;
+use super::System;
+use crate::error::ServiceError;
+
+const VERSION: u32 = 1;
+
+/// The record's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    v: u32,
+    /// The boot in which these hold.
+    boot: String,
+    changes: Vec<Change>,
+}
+
+/// One setting that was changed, or was about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    setting: Setting,
+    /// Before our first change.
+    was: String,
+    /// Values that mean that nobody else has changed it: what we wrote last, what we were about to write, and what the system made of it.
+    ours: Vec<String>,
+}
+
+/// What happened to a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Which.
+    pub setting: Setting,
+    /// What it held.
+    pub was: String,
+    /// What it holds now.
+    pub now: String,
+    /// What was done.
+    pub done: SettingDone,
+    /// Why it failed; empty: it did not.
+    pub why: String,
+}
+
+/// Keeps the record. Dropping it puts nothing back: a process that dies does not either.
+#[derive(Debug)]
+pub struct SettingsGuard<S: System> {
+    system: S,
+    folder: PathBuf,
+    record: Record,
+    prune_at: usize,
+    /// Held as long as this lives.
+    _lock: File,
+}
+
+impl<S: System> SettingsGuard<S> {
+    /// Takes a folder of state, makes it if need be, and puts back what an earlier holder, killed before its end, has left changed.
+    ///
+    /// # Errors
+    /// Another process holds the folder; it cannot be written; or it holds a record that cannot be read.
+    pub fn open(folder: &Path, system: S) -> Result<(SettingsGuard<S>, Vec<Done>), ServiceError> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|source| ServiceError::file(folder, "make this folder for what has to be put back", source))?;
+        let lock = lock(folder)?;
+        let record = read(&folder.join(FILE))?.unwrap_or_default();
+        let mut guard = SettingsGuard { system, folder: folder.to_owned(), record, prune_at: MANY, _lock: lock };
+        if guard.record.boot != guard.system.boot() {
+            guard.record.changes.clear();
+        }
+        guard.record.v = VERSION;
+        guard.record.boot = guard.system.boot();
+        let done = guard.restore()?;
+        Ok((guard, done))
+    }
+
+    /// The folder of state.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a folder holds something to be put back.
+    #[must_use]
+    pub fn has_record(folder: &Path) -> bool {
+        folder.join(FILE).exists()
+    }
+
+    /// Whether a process works with a folder.
+    #[must_use]
+    pub fn is_held(folder: &Path) -> bool {
+        folder.join(LOCK).exists() && matches!(lock(folder), Err(ServiceError::Taken { .. }))
+    }
+
+    /// Settings are about to be changed: what each holds, and what it will hold. When this returns, that is with the disk. To be called before every
+    /// change.
+    ///
+    /// # Errors
+    /// The record cannot be written: then nothing may be changed.
+    pub fn intend(&mut self, changes: &[(Setting, String, String)]) -> Result<(), ServiceError> {
+        let mut record = self.record.clone();
+        if record.changes.len() >= self.prune_at {
+            record.changes.retain(|change| !matches!(self.system.read(&change.setting), Ok(None)));
+            self.prune_at = MANY.max(record.changes.len() * 2);
+        }
+        for (setting, held, value) in changes {
+            note(&mut record, setting, held, value, &self.system);
+        }
+        self.save(&record)?;
+        self.record = record;
+        Ok(())
+    }
+
+    /// The system made something else of a value, as a cpuset does of an affinity: that is ours too.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub fn became(&mut self, setting: &Setting, now: &str) -> Result<(), ServiceError> {
+        let system = &self.system;
+        let change = self.record.changes.iter_mut().find(|change| change.setting == *setting);
+        if let Some(change) = change.filter(|c| !c.ours.iter().any(|ours| system.is_same(setting, ours, now))) {
+            change.ours.push(now.to_owned());
+            return self.write_record();
+        }
+        Ok(())
+    }
+
+    /// Settings are as they were again, or no longer ours to put back.
+    ///
+    /// # Errors
+    /// The record cannot be written: the next start looks at them once more, and finds nothing to do.
+    pub fn settled(&mut self, settings: &[Setting]) -> Result<(), ServiceError> {
+        self.record.changes.retain(|change| !settings.contains(&change.setting));
+        self.write_record()
+    }
+
+    /// Puts everything back that still is as we left it, and empties the record.
+    ///
+    /// # Errors
+    /// The record cannot be written; what could be put back was.
+    pub fn restore(&mut self) -> Result<Vec<Done>, ServiceError> {
+        let mut out = Vec::new();
+        let mut left = Vec::new();
+        for change in std::mem::take(&mut self.record.changes).into_iter().rev() {
+            if let Some(done) = self.put_back(&change) {
+                if done.done == SettingDone::Failed {
+                    left.push(change);
+                }
+                out.push(done);
+            }
+        }
+        left.reverse();
+        self.record.changes = left;
+        self.write_record()?;
+        Ok(out)
+    }
+
+    /// An empty record is no file.
+    fn write_record(&self) -> Result<(), ServiceError> {
+        if !self.record.changes.is_empty() {
+            return self.save(&self.record);
+        }
+        let file = self.folder.join(FILE);
+        match std::fs::remove_file(&file) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(ServiceError::file(&file, "remove the record of what was changed", source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `None`: there is nothing to put back.
+    fn put_back(&self, change: &Change) -> Option<Done> {
+        let setting = &change.setting;
+        let held = match self.system.read(setting) {
+            Ok(Some(held)) => held,
+            Ok(None) => return None,
+            Err(error) => return Some(failed(setting, String::new(), &error)),
+        };
+        let is = |value: &String| self.system.is_same(setting, &held, value);
+        if is(&change.was) {
+            return None;
+        }
+        if !change.ours.iter().any(is) {
+            let why = String::new();
+            return Some(Done {
+                setting: setting.clone(),
+                was: held.clone(),
+                now: held,
+                done: SettingDone::LeftAlone,
+                why,
+            });
+        }
+        Some(match self.system.write(setting, &change.was) {
+            Ok(()) => {
+                let now = change.was.clone();
+                Done { setting: setting.clone(), was: held, now, done: SettingDone::Restored, why: String::new() }
+            }
+            Err(error) => failed(setting, held, &error),
+        })
+    }
+
+    fn save(&self, record: &Record) -> Result<(), ServiceError> {
+        let file = self.folder.join(FILE);
+        let temporary = self.folder.join(format!("{FILE}.tmp"));
+        let write = || -> io::Result<()> {
+            let mut text = serde_json::to_vec_pretty(record)?;
+            text.push(b'\n');
+            let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            out.write_all(&text)?;
+            out.sync_all()?;
+            std::fs::rename(&temporary, &file)?;
+            File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| {
+            let _ = std::fs::remove_file(&temporary);
+            ServiceError::file(&file, "keep what has to be put back, so nothing system-wide is changed", source)
+        })
+    }
+}
+
+const FILE: &str = "changed.json";
+const LOCK: &str = "lock";
+/// Changes on record, beyond which those are looked for that belong to what is gone.
+const MANY: usize = 256;
+
+fn failed(setting: &Setting, held: String, error: &io::Error) -> Done {
+    Done { setting: setting.clone(), was: held.clone(), now: held, done: SettingDone::Failed, why: error.to_string() }
+}
+
+/// Enters an intended change into a record.
+fn note(record: &mut Record, setting: &Setting, held: &str, value: &str, system: &impl System) {
+    if let Some(change) = record.changes.iter_mut().find(|change| change.setting == *setting) {
+        if change.ours.iter().any(|ours| system.is_same(setting, ours, held)) {
+            change.ours = vec![held.to_owned(), value.to_owned()];
+        } else {
+            // Somebody else's value came between: that is what has to come back.
+            *change = Change { setting: setting.clone(), was: held.to_owned(), ours: vec![value.to_owned()] };
+        }
+        return;
+    }
+    record.changes.push(Change { setting: setting.clone(), was: held.to_owned(), ours: vec![value.to_owned()] });
+}
+
+fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ServiceError::file(file, "read what has to be put back", source)),
+    };
+    let bad = |what: String| ServiceError::Content { path: file.to_owned(), line: None, what };
+    let remedy = "it lists settings that an earlier numapilot changed: put them back by hand, then remove it";
+    let record: Record = serde_json::from_slice(&text).map_err(|error| bad(format!("{error}; {remedy}")))?;
+    if record.v != VERSION {
+        return Err(bad(format!("version {} of another numapilot; start that one, or {remedy}", record.v)));
+    }
+    Ok(Some(record))
+}
+
+/// One process at a time.
+fn lock(folder: &Path) -> Result<File, ServiceError> {
+    let path = folder.join(LOCK);
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = open.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
+    // SAFETY: `file` is open; the lock goes with its last descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let mut pid = String::new();
+        let _ = file.read_to_string(&mut pid);
+        return Err(ServiceError::Taken { path: folder.to_owned(), pid: pid.trim().parse().unwrap_or(0) });
+    }
+    let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    write.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    //! A made system, whose keeper dies at every step.
+
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Settings by name.
+    #[derive(Clone, Debug, Default)]
+    struct Made {
+        values: Rc<RefCell<BTreeMap<Setting, String>>>,
+        boot: String,
+        read_only: bool,
+    }
+
+    impl System for Made {
+        fn read(&self, setting: &Setting) -> io::Result<Option<String>> {
+            Ok(self.values.borrow().get(setting).cloned())
+        }
+
+        fn write(&self, setting: &Setting, value: &str) -> io::Result<()> {
+            if self.read_only {
+                return Err(io::Error::from_raw_os_error(libc::EACCES));
+            }
+            // A cpuset without CPU 9.
+            let value = value.replace(",9", "");
+            self.values.borrow_mut().insert(setting.clone(), value);
+            Ok(())
+        }
+
+        fn boot(&self) -> String {
+            self.boot.clone()
+        }
+    }
+
+    fn sysctl(name: &str) -> Setting {
+        Setting::Sysctl { name: name.to_owned() }
+    }
+
+    fn made(values: &[(&str, &str)]) -> Made {
+        let values = values.iter().map(|(name, value)| (sysctl(name), (*value).to_owned())).collect();
+        Made { values: Rc::new(RefCell::new(values)), boot: "b".to_owned(), read_only: false }
+    }
+
+    fn to(name: &str, value: &str) -> (Setting, String) {
+        (sysctl(name), value.to_owned())
+    }
+
+    /// As a loop changes settings: what is there already or absent is passed over.
+    fn change(guard: &mut SettingsGuard<Made>, wanted: &[(Setting, String)]) -> Result<usize, ServiceError> {
+        let mut changed = 0;
+        for (setting, value) in wanted {
+            let Some(held) = guard.system.read(setting).unwrap().filter(|held| held != value) else { continue };
+            guard.intend(&[(setting.clone(), held.clone(), value.clone())])?;
+            guard.system.write(setting, value).unwrap();
+            let made = guard.system.read(setting).unwrap().unwrap();
+            guard.became(setting, &made)?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+
+    fn values(system: &Made) -> Vec<String> {
+        system.values.borrow().values().cloned().collect()
+    }
+
+    #[test]
+    fn what_was_changed_comes_back_at_the_end_or_at_the_next_start() {
+        for is_killed in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let system = made(&[("a", "1"), ("b", "0")]);
+            let (mut guard, done) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+            assert_eq!(done, []);
+            assert_eq!(change(&mut guard, &[to("a", "0"), to("b", "0"), to("absent", "5")]).unwrap(), 1);
+            change(&mut guard, &[to("a", "2")]).unwrap();
+            assert_eq!(values(&system), ["2", "0"]);
+            let done = if is_killed {
+                drop(guard);
+                assert_eq!(values(&system), ["2", "0"]);
+                SettingsGuard::open(folder.path(), system.clone()).unwrap().1
+            } else {
+                guard.restore().unwrap()
+            };
+            assert_eq!((done.len(), done[0].done, done[0].now.as_str()), (1, SettingDone::Restored, "1"));
+            assert_eq!(values(&system), ["1", "0"]);
+            assert!(!folder.path().join(FILE).exists());
+        }
+    }
+
+    #[test]
+    fn somebody_elses_later_change_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[("a", "1")]);
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        system.write(&sysctl("a"), "3").unwrap();
+        let done = guard.restore().unwrap();
+        assert_eq!((done[0].done, values(&system)), (SettingDone::LeftAlone, vec!["3".to_owned()]));
+        // Changed once more over somebody's value: that one comes back.
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        system.write(&sysctl("a"), "4").unwrap();
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        guard.restore().unwrap();
+        assert_eq!(values(&system), ["4"]);
+    }
+
+    #[test]
+    fn what_the_system_made_of_a_value_is_ours_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[("a", "0,1,9")]);
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        change(&mut guard, &[to("a", "1,9")]).unwrap();
+        assert_eq!(values(&system), ["1"]);
+        drop(guard);
+        let (_, done) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        assert_eq!(done[0].done, SettingDone::Restored);
+    }
+
+    #[test]
+    fn an_earlier_boots_record_is_void_and_a_damaged_one_stops_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[("a", "1")]);
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        drop(guard);
+        let later = Made { boot: "c".to_owned(), ..system.clone() };
+        let (guard, done) = SettingsGuard::open(folder.path(), later).unwrap();
+        assert_eq!((done, values(&system)), (vec![], vec!["0".to_owned()]));
+        drop(guard);
+        std::fs::write(folder.path().join(FILE), "{\"v\":1,").unwrap();
+        let error = SettingsGuard::open(folder.path(), system).unwrap_err().to_string();
+        assert!(error.contains(FILE) && error.contains("by hand"), "{error}");
+    }
+
+    #[test]
+    fn one_process_at_a_time_and_what_fails_stays_on_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[("a", "1")]);
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        let error = SettingsGuard::open(folder.path(), system.clone()).unwrap_err().to_string();
+        assert!(error.contains(&std::process::id().to_string()) && error.contains("numapilot ctl"), "{error}");
+        change(&mut guard, &[to("a", "0")]).unwrap();
+        drop(guard);
+        let without_rights = Made { read_only: true, ..system.clone() };
+        let (guard, done) = SettingsGuard::open(folder.path(), without_rights).unwrap();
+        assert_eq!(done[0].done, SettingDone::Failed);
+        drop(guard);
+        let (_, done) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        assert_eq!((done[0].done, values(&system)), (SettingDone::Restored, vec!["1".to_owned()]));
+    }
+
+    #[test]
+    fn without_a_record_nothing_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[("a", "1")]);
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        std::fs::create_dir(folder.path().join(format!("{FILE}.tmp"))).unwrap();
+        let error = change(&mut guard, &[to("a", "0")]).unwrap_err().to_string();
+        assert!(error.contains("nothing system-wide is changed"), "{error}");
+        assert_eq!(values(&system), ["1"]);
+    }
+
+    proptest! {
+        // Each step waits for the disk.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Whatever is changed in whatever order, with deaths in between, ends as it was, unless somebody else's hand was last.
+        #[test]
+        fn everything_comes_back(steps in prop::collection::vec((0..3_usize, 0..4_u32, 0..4_u8), 1..20)) {
+            let folder = tempfile::tempdir().unwrap();
+            let names = ["a", "b", "c"];
+            let system = made(&[("a", "10"), ("b", "11"), ("c", "12")]);
+            let mut guard = Some(SettingsGuard::open(folder.path(), system.clone()).unwrap().0);
+            for (which, value, what) in steps {
+                match what {
+                    0 | 1 => drop(change(guard.as_mut().unwrap(), &[to(names[which], &value.to_string())]).unwrap()),
+                    2 => drop(guard.as_mut().unwrap().restore().unwrap()),
+                    _ => {
+                        drop(guard.take());
+                        guard = Some(SettingsGuard::open(folder.path(), system.clone()).unwrap().0);
+                    }
+                }
+            }
+            guard.unwrap().restore().unwrap();
+            prop_assert_eq!(values(&system), ["10", "11", "12"]);
+        }
+    }
+}

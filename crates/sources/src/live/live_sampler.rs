@@ -1,0 +1,300 @@
+//! Samples of accesses as they come, for whoever watches a machine rather than records it: nothing is written, nothing joined, no call chains.
+//!
+//! The events are those of engine `pmu`, or (where there is no PMU that samples) of engine `fault`, at a rate that costs next to nothing; what it
+//! looks at and what it finds are in [`Seen`]. What the hardware did not say stays unknown; what was lost is counted.
+
+use std::path::Path;
+
+use numapilot_kernel::sysctl;
+use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
+use numapilot_perf::MemoryAccess;
+use numapilot_perf::Record;
+use numapilot_perf::SideBand;
+use numapilot_perf::abi::kind;
+use numapilot_perf::spe;
+use numapilot_perf::spe::SourceTable;
+use numapilot_trace::record::Level;
+
+use super::aux::source_tables;
+use super::emulated;
+use super::event::EventRequest;
+use super::homes::Homes;
+use super::open::EventSet;
+use super::open::RingSize;
+use super::open::Scope;
+use super::pmu;
+use super::pmu::Pace;
+use super::pmu::PmuOptions;
+use super::ring::Records;
+use super::session::facts_of;
+use crate::doctor;
+use crate::error::SourceError;
+use crate::sampled::Answers;
+use crate::sampled::Places;
+use crate::sampled::level;
+
+/// Bytes of a CPU's ring: some seconds at the rates below.
+const RING_BYTES: usize = 256 << 10;
+/// Samples per second and CPU; of the whole machine there are many CPUs.
+const ACCESSES_HZ: u32 = 500;
+const FAULTS_HZ: u32 = 5000;
+const SYSTEM_HZ: u32 = 100;
+/// Pages whose node is asked for at one look.
+const ASKED_MAX: usize = 4096;
+/// Addresses from here up are the kernel's.
+const USER_END: u64 = 1 << 47;
+const PAGE_SHIFT: u32 = 12;
+
+/// What is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Memory accesses, by the processor.
+    Accesses,
+    /// Memory accesses, by a PMU that something in the machine plays (`NUMAPILOT_EMULATED_PMU`).
+    Emulated,
+    /// Page faults, by the kernel: first touches, and hinting faults where it balances NUMA.
+    Faults,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Process and thread; `None`: not told.
+    pub task: Option<(u32, u32)>,
+    /// Address accessed.
+    pub address: u64,
+    /// Node of the CPU.
+    pub node: Option<NodeId>,
+    /// Node of the page.
+    pub home: Option<NodeId>,
+    /// Answered by memory (faults: the page is touched); `None`: not told.
+    pub is_memory: Option<bool>,
+    /// Latency in core cycles.
+    pub latency_cycles: Option<u32>,
+    /// Accesses (faults) that it stands for.
+    pub weight: u64,
+}
+
+/// A rate, or the greatest that this kernel takes: it lowers that by itself where sampling took too long.
+fn allowed(rate_hz: u32) -> u32 {
+    let most = sysctl::number("kernel.perf_event_max_sample_rate").and_then(|most| u32::try_from(most).ok());
+    rate_hz.min(most.unwrap_or(rate_hz)).max(1)
+}
+
+/// A sample whose page's node is to be asked for.
+struct Question {
+    /// Which.
+    at: usize,
+    pid: u32,
+}
+
+/// Opened events; dropping it closes them.
+#[derive(Debug)]
+pub struct LiveSampler {
+    /// What is sampled.
+    pub kind: Kind,
+    /// What must be told with it, in sentences.
+    pub notes: Vec<String>,
+    /// Samples that found no room so far, and records that could not be read.
+    pub lost: u64,
+    set: EventSet,
+    has_aux: bool,
+    /// What each event's samples are.
+    places: Places,
+    asks: Option<Homes>,
+    spe: Vec<(u64, SourceTable)>,
+    bytes: Vec<u8>,
+    aux: Vec<u8>,
+}
+
+impl LiveSampler {
+    /// Opens the best there is for a scope, and turns it on ([`Scope::Children`]: at their `exec`). `machine`: this one.
+    ///
+    /// # Errors
+    /// The kernel refuses page faults too, with the reason and the remedy; or there is no such process.
+    pub fn open(scope: &Scope, machine: &Machine) -> Result<LiveSampler, SourceError> {
+        match LiveSampler::of_accesses(scope, machine) {
+            Ok(Some(live_sampler)) => Ok(live_sampler),
+            // Why the processor's samples were refused is `doctor`'s to tell.
+            Ok(None) | Err(_) => LiveSampler::faults(scope, machine).map(|live_sampler| live_sampler.on(scope)),
+        }
+    }
+
+    /// Memory accesses only; `None` where the processor does not sample them.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn of_accesses(scope: &Scope, machine: &Machine) -> Result<Option<LiveSampler>, SourceError> {
+        if let Some(folder) = emulated::folder() {
+            return Ok(Some(LiveSampler::emulated(scope, machine, &folder)?.on(scope)));
+        }
+        let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
+        let is_system = *scope == Scope::System;
+        let wanted = PmuOptions {
+            pace: Pace::PerSecond(allowed(if is_system { SYSTEM_HZ } else { ACCESSES_HZ })),
+            least_latency: 0,
+            l3_misses_only: false,
+            max_stack: 0,
+            is_system,
+        };
+        let plan = pmu::plan(&pmus, &doctor::samplers(&pmus), &wanted)?;
+        if plan.requests.is_empty() {
+            return Ok(None);
+        }
+        let set = EventSet::open(&plan.requests, scope, RingSize { bytes: RING_BYTES })?;
+        Ok(Some(LiveSampler::new(Kind::Accesses, set, &plan.requests, machine, plan.notes).on(scope)))
+    }
+
+    fn on(self, scope: &Scope) -> LiveSampler {
+        if *scope != Scope::Children {
+            self.set.enable();
+        }
+        self
+    }
+
+    fn emulated(scope: &Scope, machine: &Machine, folder: &Path) -> Result<LiveSampler, SourceError> {
+        let mut set = EventSet::open(&[], scope, RingSize { bytes: RING_BYTES })?;
+        let request = emulated::add(&mut set, folder)?;
+        Ok(LiveSampler::new(Kind::Emulated, set, &[request], machine, vec![emulated::note()]))
+    }
+
+    /// Page faults: those of the kernel on behalf of the programs too, where this user may see them.
+    fn faults(scope: &Scope, machine: &Machine) -> Result<LiveSampler, SourceError> {
+        let open = |user_only| {
+            let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
+            let requests = [EventRequest::some_page_faults(user_only, rate_hz)];
+            let set = EventSet::open(&requests, scope, RingSize { bytes: RING_BYTES })?;
+            Ok(LiveSampler::new(Kind::Faults, set, &requests, machine, Vec::new()))
+        };
+        match open(false) {
+            Err(SourceError::Event { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
+            {
+                open(true)
+            }
+            other => other,
+        }
+    }
+
+    fn new(kind: Kind, set: EventSet, requests: &[EventRequest], machine: &Machine, notes: Vec<String>) -> LiveSampler {
+        let mut places = Places::of_machine(machine, facts_of(requests)).with_blocks(Path::new("/"));
+        let with_aux = requests.iter().find(|request| request.aux_bytes > 0);
+        places.spe_period = with_aux.and_then(|request| request.attr.period());
+        let cpus = set.rings.iter().map(|ring| ring.cpu);
+        let spe = if with_aux.is_some() { source_tables(Path::new("/"), cpus) } else { Vec::new() };
+        let asks = places.only_node().is_none().then(Homes::default);
+        LiveSampler {
+            kind,
+            notes,
+            lost: 0,
+            has_aux: with_aux.is_some(),
+            set,
+            places,
+            asks,
+            spe,
+            bytes: Vec::new(),
+            aux: Vec::new(),
+        }
+    }
+
+    /// Whether samples tell whose they are.
+    #[must_use]
+    pub fn names_processes(&self) -> bool {
+        !self.has_aux
+    }
+
+    /// Appends what came since the last look.
+    pub fn look(&mut self, out: &mut Vec<Seen>) {
+        let mut unknown = Vec::new();
+        let mut told_lost = 0;
+        let mut rings = std::mem::take(&mut self.set.rings);
+        for ring in &mut rings {
+            self.bytes.clear();
+            let bad = ring.ring.take(&mut self.bytes);
+            let bytes = std::mem::take(&mut self.bytes);
+            let mut records = Records::new(&bytes);
+            for (header, body) in records.by_ref() {
+                match self.set.session.decode(header, body, 0) {
+                    Ok(Record::Sample(event, sample)) if !self.set.is_double(&sample) => {
+                        let fact = self.places.events.get(event).copied().unwrap_or_default();
+                        let access =
+                            if fact.is_helper { None } else { fact.access(&self.set.session.events()[event], &sample) };
+                        if let Some(access) = access {
+                            self.put(&access, fact.is_fault, out, &mut unknown);
+                        }
+                    }
+                    Ok(Record::SideBand(SideBand::Lost { count, .. } | SideBand::LostSamples { count }, _)) => {
+                        told_lost += count;
+                    }
+                    Ok(Record::SideBand(SideBand::Aux { offset, size, .. }, _)) if header.kind == kind::AUX => {
+                        self.aux.clear();
+                        ring.ring.read_aux(offset, size, &mut self.aux);
+                        self.put_spe(ring.cpu, out, &mut unknown);
+                    }
+                    Ok(_) => {}
+                    Err(_) => told_lost += 1,
+                }
+            }
+            told_lost += u64::from(bad > 0) + u64::from(records.rest() > 0);
+            self.bytes = bytes;
+        }
+        self.set.rings = rings;
+        // Kernels before 6.0 keep no count of their own.
+        self.lost = (self.lost + told_lost).max(self.set.lost());
+        self.ask(out, &unknown);
+    }
+
+    fn put(&self, access: &MemoryAccess<'_>, is_fault: bool, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
+        if access.address >= USER_END {
+            return;
+        }
+        let task = access.pid.zip(access.tid).filter(|(pid, _)| *pid != 0);
+        let node = access.cpu.and_then(|cpu| self.places.node_of_cpu(cpu));
+        let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
+        let home = by_address.or_else(|| self.places.only_node());
+        if let (None, Some((pid, _))) = (home, task)
+            && unknown.len() < ASKED_MAX
+        {
+            unknown.push(Question { at: out.len(), pid });
+        }
+        let is_memory = match level(access.level) {
+            _ if is_fault => Some(true),
+            Level::Memory => Some(true),
+            Level::Unknown => None,
+            _ => Some(false),
+        };
+        out.push(Seen {
+            task,
+            address: access.address,
+            node,
+            home: home.or_else(|| self.places.node_by_distance(access.level, access.distance, node)),
+            is_memory,
+            latency_cycles: access.latency_cycles,
+            weight: access.period.unwrap_or(1).max(1),
+        });
+    }
+
+    /// The accesses in a piece of an SPE trace. Its packets name no process: that stays unknown.
+    fn put_spe(&self, cpu: u32, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
+        let of_cpu = self.spe.iter().find(|(known, _)| *known == u64::from(cpu)).or(self.spe.first());
+        let table = of_cpu.map_or(SourceTable::Unknown, |(_, table)| *table);
+        for record in spe::Records::new(&self.aux) {
+            let Some(access) = record.access(table) else { continue };
+            let access = MemoryAccess { cpu: Some(cpu), period: access.period.or(self.places.spe_period), ..access };
+            self.put(&access, false, out, unknown);
+        }
+    }
+
+    /// Asks the kernel where pages are of which nobody told it.
+    fn ask(&mut self, seen: &mut [Seen], unknown: &[Question]) {
+        let Some(homes) = &mut self.asks else { return };
+        let mut answers = Answers::default();
+        unknown.iter().for_each(|question| homes.want(question.pid, seen[question.at].address));
+        homes.ask(&mut answers);
+        for question in unknown {
+            let one = &mut seen[question.at];
+            one.home = answers.get(&(question.pid, one.address >> PAGE_SHIFT)).copied().or(one.home);
+        }
+    }
+}

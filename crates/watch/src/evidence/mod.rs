@@ -1,0 +1,116 @@
+//! Who else knows what a process does with its memory: a recording of it that goes on ([`recording`]), and a loop that looks after it ([`balancing`]). Both may
+//! take their time, so they are asked by a thread of its own that is nice to others, and rarely enough.
+
+pub mod balancing;
+pub mod recording;
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::figures::MemoryView;
+use balancing::Balanced;
+use recording::Scratch;
+
+/// Asking takes at most one part in so many of the time.
+const SHARE: u32 = 20;
+/// And is not done more often.
+const EVERY: Duration = Duration::from_secs(2);
+/// Niceness of the thread that asks.
+const NICE: libc::c_int = 5;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+struct Question {
+    pid: u32,
+    /// Processes that may be recorders.
+    recorders: Vec<u32>,
+    socket: PathBuf,
+}
+
+/// What they say.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessEvidence {
+    /// Process.
+    pub pid: u32,
+    /// Objects, where it is recorded.
+    pub recorded: Option<MemoryView>,
+    /// What the loop that looks after it has seen.
+    pub balanced: Option<Balanced>,
+}
+
+/// The thread that asks, started with the first question.
+pub struct EvidenceProviders {
+    socket: PathBuf,
+    scratch: Scratch,
+    questions: Option<(SyncSender<Question>, Receiver<ProcessEvidence>)>,
+    asked_at: Option<Instant>,
+    due: Instant,
+    last: ProcessEvidence,
+}
+
+impl EvidenceProviders {
+    /// Nobody is asked yet. `socket`: control socket of the loop.
+    #[must_use]
+    pub fn new(socket: PathBuf) -> EvidenceProviders {
+        let last = ProcessEvidence::default();
+        EvidenceProviders {
+            socket,
+            scratch: Scratch::default(),
+            questions: None,
+            asked_at: None,
+            due: Instant::now(),
+            last,
+        }
+    }
+
+    /// What was said last of a process; asks again if it is time. Never waits.
+    pub fn of(&mut self, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> ProcessEvidence {
+        if self.questions.is_none() {
+            self.questions = start(self.scratch.clone());
+        }
+        let Some((questions, answers)) = &self.questions else { return ProcessEvidence::default() };
+        if let Ok(answer) = answers.try_recv() {
+            let took = self.asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
+            self.due = Instant::now() + (took * SHARE).max(EVERY);
+            self.last = answer;
+        }
+        let is_due = Instant::now() >= self.due || self.last.pid != pid;
+        if is_due && self.asked_at.is_none() {
+            let question = Question { pid, recorders: recorders(), socket: self.socket.clone() };
+            if questions.try_send(question).is_ok() {
+                self.asked_at = Some(Instant::now());
+            }
+        }
+        if self.last.pid == pid { self.last.clone() } else { ProcessEvidence::default() }
+    }
+}
+
+impl Drop for EvidenceProviders {
+    fn drop(&mut self) {
+        // The thread may be at work still; it ends with the process.
+        self.scratch.close();
+    }
+}
+
+fn start(scratch: Scratch) -> Option<(SyncSender<Question>, Receiver<ProcessEvidence>)> {
+    let (questions, asked) = sync_channel::<Question>(1);
+    let (answers, answered) = sync_channel(1);
+    let work = move || {
+        // SAFETY: takes numbers; of Linux's threads each has a niceness of its own, which those that it starts inherit.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        for question in asked {
+            let balanced = balancing::ask(question.pid, &question.socket);
+            let recorded = recording::objects(question.pid, &question.recorders, &scratch);
+            let evidence_of_process = ProcessEvidence { pid: question.pid, recorded, balanced };
+            if answers.send(evidence_of_process).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("witnesses".to_owned()).spawn(work).ok().map(|_| (questions, answered))
+}
